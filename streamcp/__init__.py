@@ -1,0 +1,1 @@
+"""streamcp: async streaming pipelines whose checkpoints take milliseconds under backpressure."""

@@ -1,0 +1,130 @@
+"""What a snapshot consists of: the vocabulary of storage, runtime and coordinator.
+
+A subtask's snapshot is a list of sections. A section is one kind of content of one named thing:
+the keyed state of a step, the captured elements of a channel. Its content is a list of frames
+(bytes), frozen separately and read back one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from streamcp.elements import CheckpointMode
+from streamcp.identifiers import SubtaskId
+
+SectionKind: TypeAlias = Literal[
+    "position",  # of a source: {split: position after the last record handed on}
+    "rest",  # records that a source yielded and the pipeline has not worked off
+    "state",  # keyed state with its timers; one or more frames per key group
+    "pending",  # the pending list of an async step or sink, in arrival order
+    "transactions",  # of a sink: those not known to be committed
+    "channel",  # captured in-flight records of one input channel
+]
+IN_FLIGHT: frozenset[SectionKind] = frozenset({"rest", "pending", "channel"})
+"""Kinds whose records were on their way when the snapshot was taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Frozen content, ready to be written.
+
+    `name` is the step's, or the channel's as `str(ChannelId)`. `records` counts what it holds.
+    `key_groups` has one entry per frame for "state", and is empty for the other kinds.
+    """
+
+    kind: SectionKind
+    name: str
+    frames: tuple[bytes, ...]
+    records: int
+    key_groups: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SectionHandle:
+    """Where a section lies in a data file: `lengths` are those of its frames, one after another,
+    beginning at `offset`. `checksum` covers all of them."""
+
+    kind: SectionKind
+    name: str
+    records: int
+    file: str
+    offset: int
+    lengths: tuple[int, ...]
+    checksum: str
+    key_groups: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the section."""
+        return sum(self.lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskStatistics:
+    """Where a checkpoint's time went in one subtask; seconds, with Flink's names.
+
+    `start_delay`: trigger to the first barrier. `alignment`: first to last barrier.
+    `blocked`: per input channel, how long it was blocked. `sync`: processing stood still.
+    `asynchronous`: from then until the content was durable. `end_to_end`: trigger to durable.
+    `escalated_after`: trigger to the escalation, if there was one.
+    """
+
+    start_delay: float = 0.0
+    alignment: float = 0.0
+    sync: float = 0.0
+    asynchronous: float = 0.0
+    end_to_end: float = 0.0
+    barrier_delay: float = 0.0
+    escalated_after: float | None = None
+    state_bytes: int = 0
+    in_flight_bytes: int = 0
+    in_flight_records: int = 0
+    records_during_alignment: int = 0
+    blocked: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """A subtask's durable snapshot of one checkpoint, told by one attempt (rule P3)."""
+
+    checkpoint_id: int
+    attempt: int
+    subtask: SubtaskId
+    sections: tuple[SectionHandle, ...]
+    statistics: SubtaskStatistics
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskShape:
+    """A task as a manifest records it: enough to check that a restored job is the same job."""
+
+    name: str
+    parallelism: int
+    steps: tuple[str, ...]
+    exactly_once: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All there is to know of a complete checkpoint; written as `_metadata` (rule P35).
+
+    `classes` is the class table (see `serialization`), `statistics` the job-wide figures of the
+    checkpoint as plain JSON values, `final` marks the last checkpoint of a job that finished.
+    Times are milliseconds since the epoch.
+    """
+
+    job: str
+    checkpoint_id: int
+    attempt: int
+    mode: CheckpointMode
+    triggered_at: int
+    completed_at: int
+    max_parallelism: int
+    tasks: tuple[TaskShape, ...]
+    acknowledgements: tuple[Acknowledgement, ...]
+    classes: tuple[Mapping[str, Any], ...]
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    final: bool = False

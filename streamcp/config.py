@@ -1,0 +1,209 @@
+"""Frozen, validated settings; every default with its reason. Durations are text or `timedelta`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from streamcp.errors import SettingsError
+
+Duration: TypeAlias = timedelta | str
+Mode: TypeAlias = Literal["aligned", "unaligned", "adaptive"]
+MODES: tuple[Mode, ...] = ("aligned", "unaligned", "adaptive")
+
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d)")
+
+
+def seconds(duration: Duration, *, setting: str) -> float:
+    """Convert a duration to seconds; `setting` names it in the error.
+
+    Raises SettingsError for bare numbers (is it seconds or milliseconds?), unknown units and
+    negative values."""
+    if isinstance(duration, timedelta):
+        value = duration.total_seconds()
+        if value < 0:
+            raise SettingsError(f"{setting}={duration!r} is negative; a duration is zero or more")
+        return value
+    if isinstance(duration, str) and (match := _DURATION.fullmatch(duration.strip())):
+        return float(match[1]) * _UNITS[match[2]]
+    raise SettingsError(
+        f'{setting}={duration!r} is not a duration; write a text such as "100ms", "5s", "1m", '
+        '"2h", "7d", or a timedelta'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Call again after a failure: `attempts` calls in all, `backoff` before the second, doubled
+    before each later one. Only errors that are instances of `on` are retried."""
+
+    attempts: int = 3
+    backoff: Duration = "100ms"
+    on: type[BaseException] | tuple[type[BaseException], ...] = Exception
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.attempts < 1:
+            raise SettingsError(f"Retry(attempts={self.attempts}) makes no call; write 1 or more")
+        seconds(self.backoff, setting="Retry(backoff)")
+
+    def delay(self, failures: int) -> float:
+        """Seconds to wait after the given number of failures (1 or more)."""
+        return seconds(self.backoff, setting="Retry(backoff)") * float(2 ** (failures - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """When, where and how checkpoints are taken.
+
+    - `to`: the directory; the job's checkpoints are in `to/<job name>/`.
+    - `every`: the interval; None for only on request, at stop and at the end.
+    - `mode`: "aligned", "unaligned" or "adaptive" (aligned, and escalated when barriers are slow).
+    - `alignment_timeout`: from the trigger; after it an adaptive checkpoint is escalated.
+    - `predict`: an adaptive checkpoint starts unaligned if the alignment would be slow anyway.
+    - `timeout`: a checkpoint that takes longer is given up.
+    - `min_pause`: from the end of one to the trigger of the next.
+    - `retain`: how many complete checkpoints are kept.
+    - `tolerable_failures`: how many in a row may fail; None for any number. One more fails the job.
+    - `max_age`: of the last complete checkpoint; an older one is reported as an alarm.
+    - `fail_on_max_age`: the alarm also fails the job.
+    - `max_in_flight_bytes`: above this estimate a checkpoint stays aligned.
+    """
+
+    to: str | Path
+    every: Duration | None = None
+    mode: Mode = "adaptive"
+    # Long enough that a pipeline without backpressure never escalates (a barrier passes an
+    # idle graph in well under a millisecond), short enough not to be felt.
+    alignment_timeout: Duration = "100ms"
+    predict: bool = True
+    timeout: Duration = "10m"
+    min_pause: Duration = "0s"
+    # The newest may be damaged: one to fall back to, and one to look at.
+    retain: int = 3
+    # A full disk should not take the pipeline down; every failure is an event and a warning.
+    tolerable_failures: int | None = None
+    max_age: Duration | None = None
+    fail_on_max_age: bool = False
+    max_in_flight_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check every value at definition."""
+        if self.mode not in MODES:
+            raise SettingsError(
+                f"Checkpoints(mode={self.mode!r}): choose one of {', '.join(MODES)}"
+            )
+        for name in ("alignment_timeout", "timeout", "min_pause"):
+            seconds(getattr(self, name), setting=f"Checkpoints({name})")
+        for name in ("every", "max_age"):
+            value = getattr(self, name)
+            if value is not None and seconds(value, setting=f"Checkpoints({name})") <= 0:
+                raise SettingsError(f"Checkpoints({name}={value!r}) must be more than zero")
+        if self.retain < 1:
+            raise SettingsError(f"Checkpoints(retain={self.retain}): keep 1 or more")
+        if self.tolerable_failures is not None and self.tolerable_failures < 0:
+            raise SettingsError(
+                f"Checkpoints(tolerable_failures={self.tolerable_failures}): write 0 or more, or None"
+            )
+        if self.max_in_flight_bytes is not None and self.max_in_flight_bytes < 0:
+            raise SettingsError(
+                f"Checkpoints(max_in_flight_bytes={self.max_in_flight_bytes}): write 0 or more"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """What happens after a failure of the job: made by the class methods."""
+
+    kind: Literal["none", "fixed_delay", "exponential_backoff", "failure_rate"]
+    attempts: int | None = None
+    delay: float = 0.0
+    maximum: float = 0.0
+    multiplier: float = 1.0
+    reset_after: float = 0.0
+    interval: float = 0.0
+
+    @classmethod
+    def none(cls) -> Restart:
+        """Fail the job at its first failure."""
+        return cls(kind="none")
+
+    @classmethod
+    def fixed_delay(cls, *, attempts: int | None = 3, delay: Duration = "1s") -> Restart:
+        """Restart up to `attempts` times in the job's life (None: always), after `delay`."""
+        _at_least_one("Restart.fixed_delay(attempts)", attempts)
+        return cls(
+            kind="fixed_delay",
+            attempts=attempts,
+            delay=seconds(delay, setting="Restart.fixed_delay(delay)"),
+        )
+
+    @classmethod
+    def exponential_backoff(
+        cls,
+        *,
+        attempts: int | None = None,
+        delay: Duration = "1s",
+        maximum: Duration = "1m",
+        multiplier: float = 2.0,
+        reset_after: Duration = "10m",
+    ) -> Restart:
+        """Restart after `delay`, then `multiplier` times as long each time, up to `maximum`.
+
+        After `reset_after` without a failure it starts anew, with `attempts` too."""
+        _at_least_one("Restart.exponential_backoff(attempts)", attempts)
+        if multiplier < 1:
+            raise SettingsError(
+                f"Restart.exponential_backoff(multiplier={multiplier}): write 1.0 or more"
+            )
+        name = "Restart.exponential_backoff"
+        return cls(
+            kind="exponential_backoff",
+            attempts=attempts,
+            delay=seconds(delay, setting=f"{name}(delay)"),
+            maximum=seconds(maximum, setting=f"{name}(maximum)"),
+            multiplier=multiplier,
+            reset_after=seconds(reset_after, setting=f"{name}(reset_after)"),
+        )
+
+    @classmethod
+    def failure_rate(
+        cls, *, attempts: int = 3, interval: Duration = "5m", delay: Duration = "1s"
+    ) -> Restart:
+        """Restart after `delay`, unless there were more than `attempts` failures in `interval`."""
+        _at_least_one("Restart.failure_rate(attempts)", attempts)
+        return cls(
+            kind="failure_rate",
+            attempts=attempts,
+            delay=seconds(delay, setting="Restart.failure_rate(delay)"),
+            interval=seconds(interval, setting="Restart.failure_rate(interval)"),
+        )
+
+
+def _at_least_one(setting: str, attempts: int | None) -> None:
+    if attempts is not None and attempts < 1:
+        raise SettingsError(f"{setting}={attempts}: write 1 or more, or Restart.none()")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSettings:
+    """The settings of one run, after all their origins were merged (rule 15 of the API).
+
+    - `channel_capacity`: records per channel.
+    - `accept_duplicates`: restore an older checkpoint although exactly-once sinks may have
+      committed since.
+    - `take_over`: start although another copy of the job shows life.
+    - `fresh`: start anew, keeping checkpoint ids increasing.
+    """
+
+    checkpoints: Checkpoints | None = None
+    restart: Restart = field(default_factory=Restart.none)
+    # One full batch and one in work: enough to keep both ends busy, small enough to hold little.
+    channel_capacity: int = 1000
+    fresh: bool = False
+    accept_duplicates: bool = False
+    take_over: bool = False

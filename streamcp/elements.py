@@ -1,0 +1,47 @@
+"""What travels on a stream.
+
+A `Batch` is mutable only in `captured`; its list of values is never changed after it was made, so
+that any number of snapshots may refer to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+CheckpointMode: TypeAlias = Literal["aligned", "unaligned"]
+"""How the barriers of one checkpoint travel: in line with the data, or ahead of it."""
+
+
+class Batch:
+    """A list of records. `captured` is the handle of the snapshot that holds it, if one does."""
+
+    __slots__ = ("captured", "values")
+
+    def __init__(self, values: list[Any]) -> None:
+        """Wrap `values`, which must not be changed from now on."""
+        self.values = values
+        self.captured: Any = None
+
+    def __len__(self) -> int:
+        """Count the records."""
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        """Show the number of records, never the records (they may be large or secret)."""
+        return f"Batch({len(self.values)} records)"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointBarrier:
+    """The line between the records before a checkpoint and those after it."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfInput:
+    """The last element of a channel."""
+
+
+Element: TypeAlias = Batch | CheckpointBarrier | EndOfInput

@@ -1,0 +1,90 @@
+"""What the user drew: steps, and how records are divided between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from streamcp.operators.steps import StepSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step was defined."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        """`file:line`."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Subtask i sends to subtask i."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """Records are dealt to all subtasks in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class HashByKey:
+    """Records with equal keys go to the same subtask."""
+
+    key: Callable[[Any], Any]
+
+
+Exchange: TypeAlias = Forward | Rebalance | HashByKey
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One step. `number` is its place in the order of definition; `name` is the user's, if any."""
+
+    number: int
+    spec: StepSpec
+    inputs: tuple[Connection, ...]
+    place: Place
+    name: str | None = None
+    parallelism: int | None = None
+
+    @property
+    def verb(self) -> str:
+        """The word the user wrote: `map`, `source`, …."""
+        return _verb(type(self.spec).__name__)
+
+    @property
+    def label(self) -> str:
+        """The user's name, or verb and number: unique within a job."""
+        return self.name if self.name is not None else f"{self.verb}-{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """An output of `node` and how its records are divided among the receiver's subtasks.
+
+    `output` is "main", "errors", or "yes"/"no" of a branch."""
+
+    node: Node
+    output: str = "main"
+    exchange: Exchange = Forward()
+
+
+@dataclass(slots=True)
+class LogicalGraph:
+    """All steps of a job, in the order of their definition."""
+
+    job: str
+    parallelism: int = 1
+    max_parallelism: int = 128
+    nodes: list[Node] = field(default_factory=list)
+
+
+def _verb(class_name: str) -> str:
+    """`FlatMapStep` to `flat_map`."""
+    stem = class_name.removesuffix("Step")
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in stem).lstrip("_")

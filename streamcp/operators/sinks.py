@@ -1,0 +1,65 @@
+"""The sink contract: a coroutine, or an object with one to four methods.
+
+- only `write(records)`: at least once.
+- `write(records, transaction)`, `prepare`, `commit` and `abort`: exactly once, written directly.
+- the same without `abort`: exactly once, *staged*: the records wait in the snapshots and the
+  target gets them after the checkpoint that holds them is complete (write-ahead).
+
+A sink object may be an async context manager; it is entered before the first record and left
+after the last one. It may have `async def abort_others(kept: Collection[str])`: called once per
+sink object at each start, before any write, with the ids of the transactions that the restored
+checkpoint names; it removes every other transaction that this job left in the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from typing_extensions import TypeVar
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+Token = TypeVar("Token")
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What a transactional sink writes under. `id` is stable across restarts: record it in the
+    target in the same step as the commit, and a second commit of it can be recognised."""
+
+    id: str
+
+
+class Sink(Protocol[T_contra]):
+    """At least once: after a failure, records may be written again, none is lost."""
+
+    async def write(self, records: Sequence[T_contra], /) -> None:
+        """Write `records`; when it returns they are in the target."""
+        ...
+
+
+class TransactionalSink(Protocol[T_contra, Token]):
+    """Exactly once, for readers of committed data."""
+
+    async def write(self, records: Sequence[T_contra], transaction: Transaction, /) -> None:
+        """Add `records` to `transaction`; invisible to readers until it is committed."""
+        ...
+
+    async def prepare(self, transaction: Transaction, /) -> Token:
+        """Make `transaction` durable, so that `commit` can no longer fail for a reason of its own.
+
+        The token is a plain value; it is kept in the snapshot and given to `commit`."""
+        ...
+
+    async def commit(self, transaction: Transaction, token: Token, /) -> None:
+        """Make `transaction` visible. Idempotent: it is called again after a crash."""
+        ...
+
+    async def abort(self, transaction: Transaction, /) -> None:
+        """Remove `transaction` from the target."""
+        ...
+
+
+AnySink: TypeAlias = Sink[T] | TransactionalSink[T, Any]

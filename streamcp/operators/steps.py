@@ -1,0 +1,128 @@
+"""What a step does: one frozen description per verb. `graph` wires them, `runtime` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from streamcp.config import Retry
+from streamcp.operators.sources import Source
+
+OnError: TypeAlias = Literal["fail", "drop", "divert"]
+Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncOptions:
+    """How a coroutine function is called: `timeout` is in seconds."""
+
+    concurrency: int = 16
+    ordered: bool = True
+    timeout: float | None = None
+    retry: Retry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStep:
+    """Reads a source."""
+
+    source: Source[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a user's function per record: the common part of the steps below.
+
+    `calls` is None for a plain function (fused, inline) and set for a coroutine function (a
+    bounded pool). `uses` opens the service that becomes the function's last argument."""
+
+    fn: Callable[..., Any]
+    calls: AsyncOptions | None = None
+    uses: Opener | None = None
+    on_error: OnError = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class MapStep(Call):
+    """Emits `fn(record)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterStep(Call):
+    """Emits the record where `fn(record)` is true."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMapStep(Call):
+    """Emits every value of the iterable `fn(record)`; None for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForEachStep(Call):
+    """Calls `fn(record)` and emits nothing: a sink, at least once."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchStep:
+    """Emits each record on the output "yes" or "no"; `fn` is called once per record."""
+
+    fn: Callable[[Any], object]
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceStep:
+    """Per key: the first record, then `fn(value, record)`; emits each new value."""
+
+    fn: Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanStep:
+    """Per key: starts at `start()`, then `fn(value, record)`; emits each new value."""
+
+    start: Callable[[], Any]
+    fn: Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CountStep:
+    """Per key: emits `(key, number of records so far)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStep(Call):
+    """Per key: `fn(record, state, context)`; `state` makes a fresh state, `on_timer(timestamp,
+    state, context)` is called for each timer that is due."""
+
+    state: Callable[[], Any] = object
+    on_timer: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStep:
+    """Writes to a sink.
+
+    `open` returns the sink object (one per subtask). `kind` says which contract it keeps:
+    "at_least_once" (`write(records)`), "transactional" (with `abort`) or "staged" (without)."""
+
+    open: Callable[[], Any]
+    kind: Literal["at_least_once", "transactional", "staged"]
+    retry: Retry | None = None
+    on_error: OnError = "fail"
+
+
+StepSpec: TypeAlias = (
+    SourceStep
+    | MapStep
+    | FilterStep
+    | FlatMapStep
+    | ForEachStep
+    | BranchStep
+    | ReduceStep
+    | ScanStep
+    | CountStep
+    | ProcessStep
+    | SinkStep
+)
