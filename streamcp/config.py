@@ -107,7 +107,8 @@ class Checkpoints:
             raise SettingsError(f"Checkpoints(retain={self.retain}): keep 1 or more")
         if self.tolerable_failures is not None and self.tolerable_failures < 0:
             raise SettingsError(
-                f"Checkpoints(tolerable_failures={self.tolerable_failures}): write 0 or more, or None"
+                f"Checkpoints(tolerable_failures={self.tolerable_failures}): "
+                "write 0 or more, or None"
             )
         if self.max_in_flight_bytes is not None and self.max_in_flight_bytes < 0:
             raise SettingsError(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class SubtaskId(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class SubtaskId:
     """One parallel instance of a task."""
 
     task: str
@@ -16,7 +17,8 @@ class SubtaskId(NamedTuple):
         return f"{self.task}[{self.index}]"
 
 
-class ChannelId(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class ChannelId:
     """The edge between two subtasks; `edge` tells apart several edges between the same tasks."""
 
     sender: SubtaskId
@@ -28,7 +30,8 @@ class ChannelId(NamedTuple):
         return f"{self.sender} -> {self.receiver} ({self.edge})"
 
 
-class TransactionId(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class TransactionId:
     """The identity of a sink's transaction in the outside world (rule P30).
 
     `number` counts the transactions of one sink subtask within one attempt.
