@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import quote
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,6 +31,11 @@ class ChannelId:
         return f"{self.sender} -> {self.receiver} ({self.edge})"
 
 
+def transaction_prefix(job: str, sink: str) -> str:
+    """What the texts of all transactions of one sink begin with, and those of no other sink."""
+    return f"{_quoted(job)}.{_quoted(sink)}."
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TransactionId:
     """The identity of a sink's transaction in the outside world (rule P30).
@@ -44,5 +50,12 @@ class TransactionId:
     number: int
 
     def __str__(self) -> str:
-        """A stable text for use in file names and tables of the target."""
-        return f"{self.job}-{self.sink}-{self.subtask}-{self.attempt}-{self.number}"
+        """A stable text for file names and tables of the target: no two ids share one."""
+        prefix = transaction_prefix(self.job, self.sink)
+        return f"{prefix}{self.subtask}.{self.attempt}.{self.number}"
+
+
+def _quoted(name: str) -> str:
+    # The dot separates, so it must not occur inside a name; slashes and the like would not do in
+    # a file name.
+    return quote(name, safe="").replace(".", "%2E")

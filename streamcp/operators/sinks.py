@@ -6,9 +6,11 @@
   target gets them after the checkpoint that holds them is complete (write-ahead).
 
 A sink object may be an async context manager; it is entered before the first record and left
-after the last one. It may have `async def abort_others(kept: Collection[str])`: called once per
-sink object at each start, before any write, with the ids of the transactions that the restored
-checkpoint names; it removes every other transaction that this job left in the target.
+after the last one. It may have `async def abort_others(prefix: str, kept: Collection[str])`:
+called once per sink object at each start, before any subtask of this sink writes. It removes from
+the target every transaction whose id starts with `prefix` (those of this sink of this job, of all
+its subtasks and earlier attempts, and no others), except those in `kept`, which the restored
+checkpoint names.
 """
 
 from __future__ import annotations
@@ -40,8 +42,8 @@ class Sink(Protocol[T_contra]):
         ...
 
 
-class TransactionalSink(Protocol[T_contra, Token]):
-    """Exactly once, for readers of committed data."""
+class StagedSink(Protocol[T_contra, Token]):
+    """Exactly once, by staging: called only with what a complete checkpoint holds."""
 
     async def write(self, records: Sequence[T_contra], transaction: Transaction, /) -> None:
         """Add `records` to `transaction`; invisible to readers until it is committed."""
@@ -57,9 +59,13 @@ class TransactionalSink(Protocol[T_contra, Token]):
         """Make `transaction` visible. Idempotent: it is called again after a crash."""
         ...
 
+
+class TransactionalSink(StagedSink[T_contra, Token], Protocol[T_contra, Token]):
+    """Exactly once, written directly, for readers of committed data."""
+
     async def abort(self, transaction: Transaction, /) -> None:
         """Remove `transaction` from the target."""
         ...
 
 
-AnySink: TypeAlias = Sink[T] | TransactionalSink[T, Any]
+AnySink: TypeAlias = Sink[T] | StagedSink[T, Any]
