@@ -1,1 +1,144 @@
-"""streamcp: async streaming pipelines whose checkpoints take milliseconds under backpressure."""
+"""streamcp: async streaming pipelines whose checkpoints take milliseconds under backpressure.
+
+Here are only the words of its users. Each is loaded when it is first used: `import streamcp` costs
+next to nothing, and a connector costs something only where it is used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamcp.api.jobs import Job
+    from streamcp.api.parameters import JobFactory, job
+    from streamcp.api.sources import source
+    from streamcp.api.streams import KeyedStream, SinkStep, Step, Stream
+    from streamcp.config import Checkpoints, Restart, Retry
+    from streamcp.connectors import files
+    from streamcp.connectors.collect import collect, discard
+    from streamcp.connectors.console import stdout
+    from streamcp.connectors.generator import generator
+    from streamcp.connectors.items import items
+    from streamcp.errors import (
+        BuildError,
+        CheckpointDamaged,
+        CheckpointFailed,
+        DefinitionError,
+        Fenced,
+        JobFailed,
+        MissingExtra,
+        RestoreRefused,
+        SerializationError,
+        SettingsError,
+        StepFailed,
+        StorageError,
+        StreamcpError,
+    )
+    from streamcp.operators.context import KeyContext
+    from streamcp.operators.failures import Failure
+    from streamcp.operators.sinks import Sink, StagedSink, Transaction, TransactionalSink
+    from streamcp.operators.sources import Source
+    from streamcp.runners.handle import JobHandle as Running
+    from streamcp.runners.handle import JobResult
+
+__all__ = [
+    "BuildError",
+    "CheckpointDamaged",
+    "CheckpointFailed",
+    "Checkpoints",
+    "DefinitionError",
+    "Failure",
+    "Fenced",
+    "Job",
+    "JobFactory",
+    "JobFailed",
+    "JobResult",
+    "KeyContext",
+    "KeyedStream",
+    "MissingExtra",
+    "Restart",
+    "RestoreRefused",
+    "Retry",
+    "Running",
+    "SerializationError",
+    "SettingsError",
+    "Sink",
+    "SinkStep",
+    "Source",
+    "StagedSink",
+    "Step",
+    "StepFailed",
+    "StorageError",
+    "Stream",
+    "StreamcpError",
+    "Transaction",
+    "TransactionalSink",
+    "collect",
+    "discard",
+    "files",
+    "generator",
+    "items",
+    "job",
+    "source",
+    "stdout",
+]
+
+# Where each word lives, and what it is called there if it has another name.
+_HOMES = {
+    "files": "streamcp.connectors.files",
+    "BuildError": "streamcp.errors:BuildError",
+    "CheckpointDamaged": "streamcp.errors:CheckpointDamaged",
+    "CheckpointFailed": "streamcp.errors:CheckpointFailed",
+    "Checkpoints": "streamcp.config:Checkpoints",
+    "DefinitionError": "streamcp.errors:DefinitionError",
+    "Failure": "streamcp.operators.failures:Failure",
+    "Fenced": "streamcp.errors:Fenced",
+    "Job": "streamcp.api.jobs:Job",
+    "JobFactory": "streamcp.api.parameters:JobFactory",
+    "JobFailed": "streamcp.errors:JobFailed",
+    "JobResult": "streamcp.runners.handle:JobResult",
+    "KeyContext": "streamcp.operators.context:KeyContext",
+    "KeyedStream": "streamcp.api.streams:KeyedStream",
+    "MissingExtra": "streamcp.errors:MissingExtra",
+    "Restart": "streamcp.config:Restart",
+    "RestoreRefused": "streamcp.errors:RestoreRefused",
+    "Retry": "streamcp.config:Retry",
+    "Running": "streamcp.runners.handle:JobHandle",
+    "SerializationError": "streamcp.errors:SerializationError",
+    "SettingsError": "streamcp.errors:SettingsError",
+    "Sink": "streamcp.operators.sinks:Sink",
+    "SinkStep": "streamcp.api.streams:SinkStep",
+    "Source": "streamcp.operators.sources:Source",
+    "StagedSink": "streamcp.operators.sinks:StagedSink",
+    "Step": "streamcp.api.streams:Step",
+    "StepFailed": "streamcp.errors:StepFailed",
+    "StorageError": "streamcp.errors:StorageError",
+    "Stream": "streamcp.api.streams:Stream",
+    "StreamcpError": "streamcp.errors:StreamcpError",
+    "Transaction": "streamcp.operators.sinks:Transaction",
+    "TransactionalSink": "streamcp.operators.sinks:TransactionalSink",
+    "collect": "streamcp.connectors.collect:collect",
+    "discard": "streamcp.connectors.collect:discard",
+    "generator": "streamcp.connectors.generator:generator",
+    "items": "streamcp.connectors.items:items",
+    "job": "streamcp.api.parameters:job",
+    "source": "streamcp.api.sources:source",
+    "stdout": "streamcp.connectors.console:stdout",
+}
+
+if not TYPE_CHECKING:  # a checker would take every misspelt word for one of these
+
+    def __getattr__(name: str) -> object:
+        """Load a word on its first use."""
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'streamcp' has no attribute {name!r}")
+        module, _, attribute = home.partition(":")
+        value = importlib.import_module(module)
+        if attribute:
+            value = getattr(value, attribute)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        """List the words, loaded or not."""
+        return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -1,0 +1,220 @@
+"""`Job`: the name, the settings and the graph of a pipeline, and the ways to run it.
+
+Making and describing a job touches no event loop, no file and no network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Unpack
+
+from typing_extensions import TypeVar
+
+from streamcp.api.options import StepOptions, check_options, check_parallelism
+from streamcp.api.settings import merge_settings, read_environment, read_project
+from streamcp.api.streams import Stream, add_node
+from streamcp.config import Checkpoints, JobSettings, Restart
+from streamcp.errors import DefinitionError, StreamcpError
+from streamcp.graph.logical import Connection, LogicalGraph
+from streamcp.graph.validation import validate
+from streamcp.operators.sources import Source
+from streamcp.operators.steps import SourceStep
+
+if TYPE_CHECKING:
+    from streamcp.runners.handle import JobHandle, JobResult
+
+T = TypeVar("T")
+
+# A job's checkpoints are in a folder of its name.
+_NAME = re.compile(r"[\w-][\w .-]*")
+# Key groups are numbered in two bytes.
+_MAX_PARALLELISM = 32768
+
+
+class Job:
+    """A pipeline: draw it with `source` and the verbs of its streams, then run it.
+
+    - `name`: also the folder of its checkpoints in `Checkpoints(to=...)`.
+    - `checkpoints`: None for none; then a restart begins anew.
+    - `parallelism`: the subtasks of every step that says nothing else.
+    - `max_parallelism`: fixed for the job's life; keys are divided into so many groups.
+    - `restart`: None for three attempts with exponential backoff if checkpoints are on, else none.
+    - `channel_capacity`: records per channel; 1000 if nothing else is set.
+    - `types`: classes of records, keys and state that no annotation of a step declares.
+
+    A job with checkpoints continues from its newest complete one in every run, unless `fresh`.
+    Raises DefinitionError for values that no job can have.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        checkpoints: Checkpoints | None = None,
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+        restart: Restart | None = None,
+        channel_capacity: int | None = None,
+        types: Sequence[Any] = (),
+    ) -> None:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise DefinitionError(
+                f"Job({name!r}): the name is also a folder's; write letters, digits, - and _"
+            )
+        if type(max_parallelism) is not int or not 1 <= max_parallelism <= _MAX_PARALLELISM:
+            raise DefinitionError(
+                f"Job(max_parallelism={max_parallelism!r}): write 1 to {_MAX_PARALLELISM}"
+            )
+        check_parallelism("Job", parallelism, max_parallelism)
+        self.graph = LogicalGraph(name, parallelism, max_parallelism)
+        self.types = tuple(types)
+        self._settings = {
+            "checkpoints": checkpoints,
+            "restart": restart,
+            "channel_capacity": channel_capacity,
+        }
+        merge_settings(("Job(...)", self._settings))
+
+    def __repr__(self) -> str:
+        """Show the name and the number of steps."""
+        return f"Job({self.name!r}, {len(self.graph.nodes)} steps)"
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.graph.job
+
+    def source(self, source: Source[T], /, **options: Unpack[StepOptions]) -> Stream[T]:
+        """Read records from `source`: the beginning of a stream.
+
+        Options: `name`, and `parallelism` if the source has splits (without them it is 1)."""
+        if not isinstance(source, Source):
+            raise DefinitionError(_no_source(source))
+        check_options("source", options, max_parallelism=self.graph.max_parallelism)
+        if source.splits is None and options.get("parallelism") is None:
+            options["parallelism"] = 1
+        node = add_node(self.graph, SourceStep(source), (), options)
+        return Stream(self.graph, (Connection(node),))
+
+    def settings(
+        self, command_line: Mapping[str, Any] | None = None, /, **arguments: Any
+    ) -> JobSettings:
+        """Merge the settings of a run: `command_line`, `arguments`, the environment, those of the
+        job, and `[tool.streamcp]`; earlier ones win, None means not set.
+
+        Raises SettingsError for an unknown name or a value that the setting cannot have."""
+        return merge_settings(
+            ("command line", command_line or {}),
+            ("run()", arguments),
+            ("environment", read_environment()),
+            ("Job(...)", self._settings),
+            ("[tool.streamcp]", read_project()),
+        )
+
+    def validate(self, settings: JobSettings) -> None:
+        """Raise BuildError with everything that keeps the job from being built."""
+        validate(self.graph, checkpoints=settings.checkpoints is not None)
+
+    def run(
+        self,
+        *,
+        checkpoints: Checkpoints | None = None,
+        fresh: bool | None = None,
+        accept_duplicates: bool | None = None,
+        take_over: bool | None = None,
+        restart: Restart | None = None,
+        channel_capacity: int | None = None,
+    ) -> JobResult:
+        """Run the job until it ends, and return its result; blocks.
+
+        - `fresh`: start anew instead of continuing from a checkpoint; ids keep increasing.
+        - `accept_duplicates`: continue from an older checkpoint although later output was
+          committed.
+        - `take_over`: start although another copy of the job shows life; that one is fenced.
+
+        Raises JobFailed, BuildError or SettingsError; StreamcpError inside a running event loop."""
+        _refuse_running_loop()
+        from streamcp.runners import local
+
+        return local.run_blocking(
+            lambda: self.run_async(
+                checkpoints=checkpoints,
+                fresh=fresh,
+                accept_duplicates=accept_duplicates,
+                take_over=take_over,
+                restart=restart,
+                channel_capacity=channel_capacity,
+            )
+        )
+
+    async def run_async(
+        self,
+        *,
+        checkpoints: Checkpoints | None = None,
+        fresh: bool | None = None,
+        accept_duplicates: bool | None = None,
+        take_over: bool | None = None,
+        restart: Restart | None = None,
+        channel_capacity: int | None = None,
+    ) -> JobResult:
+        """Run the job in the running event loop until it ends, and return its result; as `run`."""
+        starting = self.start(
+            checkpoints=checkpoints,
+            fresh=fresh,
+            accept_duplicates=accept_duplicates,
+            take_over=take_over,
+            restart=restart,
+            channel_capacity=channel_capacity,
+        )
+        async with starting as running:
+            return await running.wait_finished()
+
+    def start(
+        self,
+        *,
+        checkpoints: Checkpoints | None = None,
+        fresh: bool | None = None,
+        accept_duplicates: bool | None = None,
+        take_over: bool | None = None,
+        restart: Restart | None = None,
+        channel_capacity: int | None = None,
+    ) -> AbstractAsyncContextManager[JobHandle]:
+        """Run the job beside other code: `async with job.start() as running`. Options as `run`.
+
+        Raises BuildError or SettingsError at once, before anything is started."""
+        settings = self.settings(
+            checkpoints=checkpoints,
+            fresh=fresh,
+            accept_duplicates=accept_duplicates,
+            take_over=take_over,
+            restart=restart,
+            channel_capacity=channel_capacity,
+        )
+        self.validate(settings)
+        from streamcp.runners import local
+
+        return local.start(self.name, self.graph, settings, self.types)
+
+
+def _no_source(source: object) -> str:
+    called = getattr(source, "__name__", type(source).__name__)
+    if callable(source):
+        return f"source({called}): call it: source({called}(...)); it must be made by @sc.source"
+    return (
+        f"source({source!r}) is no source; read a list with sc.items(...), or write @sc.source "
+        "above an async generator function"
+    )
+
+
+def _refuse_running_loop() -> None:
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise StreamcpError(
+        "job.run() blocks, but an event loop is running here; write: await job.run_async()"
+    )

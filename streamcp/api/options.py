@@ -1,0 +1,237 @@
+"""The keyword options of a step: their types for editors, their checks at definition.
+
+One table says which verb has which option; whatever is wrong is a `DefinitionError` (or, for a
+value that no duration can have, a `SettingsError`) at the line that describes the step.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypedDict, get_args
+
+from streamcp.api.functions import Kind, accepts, is_lambda, kind_of, name_of
+from streamcp.config import Duration, Retry, seconds
+from streamcp.errors import DefinitionError
+from streamcp.operators.steps import AsyncOptions, OnError, Opener
+
+
+class StepOptions(TypedDict, total=False):
+    """Options that every step has."""
+
+    name: str | None
+    parallelism: int | None
+
+
+class PlainOptions(StepOptions, total=False):
+    """Options of a step that calls a plain function."""
+
+    on_error: OnError
+
+
+class SinkOptions(PlainOptions, total=False):
+    """Options of a sink that may write again."""
+
+    retry: Retry | None
+
+
+class PooledOptions(PlainOptions, total=False):
+    """Options of a step that calls a coroutine function and fixes the order itself."""
+
+    concurrency: int
+    timeout: Duration | None
+    retry: Retry | None
+
+
+class AsyncCallOptions(PooledOptions, total=False):
+    """Options of a step that calls a coroutine function per record."""
+
+    ordered: bool
+
+
+_STEP = frozenset(StepOptions.__annotations__)
+_SINK = frozenset(SinkOptions.__annotations__)
+_POOLED = frozenset(PooledOptions.__annotations__)
+_ASYNC_CALL = frozenset(AsyncCallOptions.__annotations__)
+ALLOWED: Mapping[str, frozenset[str]] = {
+    "source": _STEP,
+    "map": _ASYNC_CALL,
+    "filter": _ASYNC_CALL,
+    "flat_map": _ASYNC_CALL,
+    "for_each": _POOLED,
+    "branch": _STEP,
+    "process": _POOLED,
+    "reduce": _STEP,
+    "scan": _STEP,
+    "count": _STEP,
+    "sink": _SINK,
+}
+_ONLY_ASYNC = ("concurrency", "ordered", "timeout", "retry")
+_YIELDING = ("flat_map", "process")
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The checked parts of a step that calls a user's function."""
+
+    calls: AsyncOptions | None
+    uses: Opener | None
+    on_error: OnError
+
+
+def check_options(verb: str, options: Mapping[str, Any], *, max_parallelism: int) -> None:
+    """Check the names of all options, and the values of those that every step has."""
+    for name in options:
+        if name not in ALLOWED[verb]:
+            raise DefinitionError(
+                f"{verb}() has no option {name!r}{did_you_mean(name, ALLOWED[verb])}"
+            )
+    own_name = options.get("name")
+    if own_name is not None and (not isinstance(own_name, str) or not own_name.strip()):
+        raise DefinitionError(f"{verb}(name={own_name!r}): a name is a text that is not empty")
+    check_parallelism(verb, options.get("parallelism"), max_parallelism)
+    on_error = options.get("on_error", "fail")
+    if on_error not in get_args(OnError):
+        raise DefinitionError(
+            f"{verb}(on_error={on_error!r}): choose one of {', '.join(get_args(OnError))}"
+        )
+
+
+def check_parallelism(verb: str, parallelism: Any, max_parallelism: int) -> None:
+    """Refuse what is not a number from 1 to `max_parallelism`."""
+    if parallelism is None:
+        return
+    if type(parallelism) is not int or not 1 <= parallelism <= max_parallelism:
+        raise DefinitionError(
+            f"{verb}(parallelism={parallelism!r}): write a number from 1 to {max_parallelism}, "
+            "the job's max_parallelism"
+        )
+
+
+def check_call(
+    verb: str,
+    fn: Callable[..., Any],
+    options: Mapping[str, Any],
+    *,
+    uses: Opener | None = None,
+    arguments: int = 1,
+) -> Called:
+    """Decide how `fn` is called with `arguments` values and the service of `uses`, if given."""
+    described = check_function(verb, fn)
+    _check_opener(described, uses)
+    _check_arity(described, fn, arguments, uses)
+    kind = kind_of(fn)
+    if "generator" in kind and verb not in _YIELDING:
+        raise DefinitionError(
+            f"{described} is a generator function, but {verb} takes one result per record; "
+            f"write {'for_each with a function that returns' if verb == 'for_each' else 'flat_map'}"
+        )
+    calls = _async_options(described, fn, kind, options)
+    return Called(calls, uses, options.get("on_error", "fail"))
+
+
+def check_function(verb: str, fn: object) -> str:
+    """Refuse what cannot be called; return how errors name it."""
+    if not callable(fn):
+        raise DefinitionError(f"{verb}({fn!r}): a function is needed, not a value")
+    return f"{verb}({name_of(fn)})"
+
+
+def check_plain(verb: str, fn: Callable[..., Any], *, arguments: int) -> None:
+    """Refuse coroutine functions where a verb calls its function inline only."""
+    described = check_function(verb, fn)
+    if kind_of(fn) != "plain":
+        raise DefinitionError(
+            f"{described} is a {kind_of(fn)} function, but {verb} takes a plain function that "
+            "returns; do the asynchronous part in a map before it"
+        )
+    _check_arity(described, fn, arguments, None)
+
+
+def check_timer(described: str, on_timer: Callable[..., Any], called: Called) -> None:
+    """Refuse an `on_timer` that cannot be called as its step calls it."""
+    timer = f"{described}: on_timer={name_of(on_timer)}"
+    if not callable(on_timer):
+        raise DefinitionError(f"{timer} is no function")
+    _check_arity(timer, on_timer, 3, called.uses)
+    if called.calls is None and kind_of(on_timer) in ("coroutine", "async generator"):
+        raise DefinitionError(
+            f"{timer} is a coroutine function, but the step's own function is plain; write both "
+            "with async def"
+        )
+
+
+def did_you_mean(word: str, known: frozenset[str] | Mapping[str, object]) -> str:
+    """Suggest the nearest known word, or list them all."""
+    near = difflib.get_close_matches(word, sorted(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(sorted(known))}"
+
+
+def _async_options(
+    described: str, fn: Callable[..., Any], kind: Kind, options: Mapping[str, Any]
+) -> AsyncOptions | None:
+    given = [name for name in _ONLY_ASYNC if options.get(name) is not None]
+    if kind in ("plain", "generator"):
+        if not given:
+            return None
+        # A lambda may well return a coroutine: the option says so (rule 2).
+        if not is_lambda(fn):
+            raise DefinitionError(
+                f"{described} is a plain function: {given[0]}= is for coroutine functions; "
+                f"write async def, or leave {given[0]}= out"
+            )
+    return _checked_async(described, options)
+
+
+def _checked_async(described: str, options: Mapping[str, Any]) -> AsyncOptions:
+    concurrency = options.get("concurrency", AsyncOptions().concurrency)
+    if type(concurrency) is not int or concurrency < 1:
+        raise DefinitionError(f"{described}: concurrency={concurrency!r}, write 1 or more")
+    retry = options.get("retry")
+    if retry is not None and not isinstance(retry, Retry):
+        raise DefinitionError(f"{described}: retry={retry!r}, write Retry(attempts=3)")
+    return AsyncOptions(
+        concurrency=concurrency,
+        ordered=options.get("ordered") is not False,
+        timeout=_timeout(described, options.get("timeout")),
+        retry=retry,
+    )
+
+
+def _timeout(described: str, timeout: Duration | None) -> float | None:
+    if timeout is None:
+        return None
+    value = seconds(timeout, setting=f"{described}: timeout")
+    if value == 0:
+        raise DefinitionError(f"{described}: timeout={timeout!r} would end every call at once")
+    return value
+
+
+def _check_opener(described: str, uses: Opener | None) -> None:
+    if uses is None:
+        return
+    if not callable(uses):
+        remedy = "give the class or function that opens it, not the opened service"
+    elif kind_of(uses) != "plain":
+        remedy = "decorate it with @contextlib.asynccontextmanager"
+    elif not accepts(uses, 0):
+        remedy = "it must need no arguments: wrap it, uses=lambda: ..."
+    else:
+        return
+    raise DefinitionError(f"{described}: uses={name_of(uses)} opens no service; {remedy}")
+
+
+def _check_arity(
+    described: str, fn: Callable[..., Any], arguments: int, uses: Opener | None
+) -> None:
+    total = arguments + (uses is not None)
+    if accepts(fn, total):
+        return
+    service = f", the last one the service of uses={name_of(uses)}" if uses is not None else ""
+    noun = "argument" if total == 1 else "arguments"
+    remedy = "give its service with uses=" if uses is None and accepts(fn, total + 1) else ""
+    raise DefinitionError(
+        f"{described} is called with {total} {noun}{service}, which it does not accept"
+        + (f"; {remedy}" if remedy else "")
+    )

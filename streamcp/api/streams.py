@@ -1,0 +1,468 @@
+"""Streams: the verbs with which users draw a job.
+
+Each verb checks its arguments and adds one node to the job's logical graph, with the place of the
+call; `key_by`, `rebalance` and `union` add none, they say how the next step is connected. Nothing
+here runs anything. In the overloads of `map`, `filter` and `for_each` coroutines come first (a
+plain result type would swallow them); in `flat_map` and `process` last (clearer messages).
+"""
+
+from __future__ import annotations
+
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any, Generic, Never, TypeAlias, TypeGuard, Unpack, overload
+
+from typing_extensions import TypeVar
+
+from streamcp.api.options import (
+    AsyncCallOptions,
+    PlainOptions,
+    PooledOptions,
+    SinkOptions,
+    StepOptions,
+    check_call,
+    check_function,
+    check_options,
+    check_plain,
+    check_timer,
+)
+from streamcp.api.places import calling_place
+from streamcp.api.sinks import find_sink
+from streamcp.api.states import check_state
+from streamcp.errors import DefinitionError
+from streamcp.graph.logical import (
+    Connection,
+    Exchange,
+    HashByKey,
+    LogicalGraph,
+    Node,
+    Rebalance,
+)
+from streamcp.operators.context import KeyContext
+from streamcp.operators.failures import Failure
+from streamcp.operators.sinks import Sink, StagedSink
+from streamcp.operators.steps import (
+    BranchStep,
+    Call,
+    CountStep,
+    FilterStep,
+    FlatMapStep,
+    ForEachStep,
+    MapStep,
+    ProcessStep,
+    ReduceStep,
+    ScanStep,
+    StepSpec,
+)
+from streamcp.operators.steps import SinkStep as SinkSpec
+
+U = TypeVar("U")
+V = TypeVar("V")
+S = TypeVar("S")
+X = TypeVar("X")
+K = TypeVar("K", bound=Hashable)
+NewKey = TypeVar("NewKey", bound=Hashable)
+In_co = TypeVar("In_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
+# What fn and what on_timer emit; neither needs to emit anything.
+UN = TypeVar("UN", default=Never)
+WN = TypeVar("WN", default=Never)
+
+Opens: TypeAlias = Callable[[], AbstractAsyncContextManager[X, Any]]
+Many: TypeAlias = Iterable[U] | None
+AsyncMany: TypeAlias = AsyncIterator[U] | Coroutine[Any, Any, Iterable[U] | None]
+
+
+def add_node(
+    graph: LogicalGraph, spec: StepSpec, inputs: tuple[Connection, ...], options: Mapping[str, Any]
+) -> Node:
+    """Append a step to `graph` in the order of definition, with the place of the user's call."""
+    node = Node(
+        number=len(graph.nodes),
+        spec=spec,
+        inputs=inputs,
+        place=calling_place(),
+        name=options.get("name"),
+        parallelism=options.get("parallelism"),
+    )
+    graph.nodes.append(node)
+    return node
+
+
+class Stream(Generic[T_co]):
+    """Records of type T on their way from a step to whoever reads them.
+
+    Made by `Job.source` and by the verbs; may be read by any number of steps, each of which gets
+    every record. Records are shared, not copied: treat them as immutable.
+
+    Options that every verb with a function has: `name` (unique in the job), `parallelism`,
+    `on_error` ("fail" the job, "drop" the record and count it, or "divert" it to `.errors`).
+    A coroutine function runs in a bounded pool and has more: `concurrency` (16 records at once per
+    subtask), `ordered` (True: results leave in the order of the records), `timeout` per call, and
+    `retry`. `uses=` opens a service that becomes the function's last argument.
+
+    Every verb raises DefinitionError at its line for an argument that cannot work.
+    """
+
+    __slots__ = ("_connections", "_graph")
+
+    def __init__(self, graph: LogicalGraph, connections: tuple[Connection, ...]) -> None:
+        self._graph = graph
+        self._connections = connections
+
+    @overload
+    def map(
+        self, fn: Callable[[T_co], Coroutine[Any, Any, U]], **options: Unpack[AsyncCallOptions]
+    ) -> Step[T_co, U]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[[T_co, X], Coroutine[Any, Any, U]],
+        *,
+        uses: Opens[X],
+        **options: Unpack[AsyncCallOptions],
+    ) -> Step[T_co, U]: ...
+    @overload
+    def map(self, fn: Callable[[T_co], U], **options: Unpack[PlainOptions]) -> Step[T_co, U]: ...
+    @overload
+    def map(
+        self, fn: Callable[[T_co, X], U], *, uses: Opens[X], **options: Unpack[PlainOptions]
+    ) -> Step[T_co, U]: ...
+    def map(
+        self, fn: Callable[..., Any], *, uses: Opens[Any] | None = None, **options: Any
+    ) -> Step[Any, Any]:
+        """Emit `fn(record)`, one result per record."""
+        return self._call("map", MapStep, fn, uses, options)
+
+    @overload
+    def filter(
+        self, fn: Callable[[T_co], TypeGuard[U]], **options: Unpack[PlainOptions]
+    ) -> Step[T_co, U]: ...
+    @overload
+    def filter(
+        self,
+        fn: Callable[[T_co], Coroutine[Any, Any, object]],
+        **options: Unpack[AsyncCallOptions],
+    ) -> Step[T_co, T_co]: ...
+    @overload
+    def filter(
+        self,
+        fn: Callable[[T_co, X], Coroutine[Any, Any, object]],
+        *,
+        uses: Opens[X],
+        **options: Unpack[AsyncCallOptions],
+    ) -> Step[T_co, T_co]: ...
+    @overload
+    def filter(
+        self, fn: Callable[[T_co], object], **options: Unpack[PlainOptions]
+    ) -> Step[T_co, T_co]: ...
+    @overload
+    def filter(
+        self, fn: Callable[[T_co, X], object], *, uses: Opens[X], **options: Unpack[PlainOptions]
+    ) -> Step[T_co, T_co]: ...
+    def filter(
+        self, fn: Callable[..., Any], *, uses: Opens[Any] | None = None, **options: Any
+    ) -> Step[Any, Any]:
+        """Emit the records for which `fn(record)` is true; a TypeGuard narrows their type."""
+        return self._call("filter", FilterStep, fn, uses, options)
+
+    @overload
+    def flat_map(
+        self, fn: Callable[[T_co], Many[U]], **options: Unpack[PlainOptions]
+    ) -> Step[T_co, U]: ...
+    @overload
+    def flat_map(
+        self, fn: Callable[[T_co], AsyncMany[U]], **options: Unpack[AsyncCallOptions]
+    ) -> Step[T_co, U]: ...
+    @overload
+    def flat_map(
+        self,
+        fn: Callable[[T_co, X], AsyncMany[U]],
+        *,
+        uses: Opens[X],
+        **options: Unpack[AsyncCallOptions],
+    ) -> Step[T_co, U]: ...
+    @overload
+    def flat_map(
+        self, fn: Callable[[T_co, X], Many[U]], *, uses: Opens[X], **options: Unpack[PlainOptions]
+    ) -> Step[T_co, U]: ...
+    def flat_map(
+        self, fn: Callable[..., Any], *, uses: Opens[Any] | None = None, **options: Any
+    ) -> Step[Any, Any]:
+        """Emit every value of what `fn(record)` gives: an iterable, a generator, an async
+        generator, or None for nothing. A `str`, `bytes` or `dict` fails at that record."""
+        return self._call("flat_map", FlatMapStep, fn, uses, options)
+
+    @overload
+    def for_each(
+        self, fn: Callable[[T_co], Coroutine[Any, Any, object]], **options: Unpack[PooledOptions]
+    ) -> SinkStep[T_co]: ...
+    @overload
+    def for_each(
+        self,
+        fn: Callable[[T_co, X], Coroutine[Any, Any, object]],
+        *,
+        uses: Opens[X],
+        **options: Unpack[PooledOptions],
+    ) -> SinkStep[T_co]: ...
+    @overload
+    def for_each(
+        self, fn: Callable[[T_co], object], **options: Unpack[PlainOptions]
+    ) -> SinkStep[T_co]: ...
+    @overload
+    def for_each(
+        self, fn: Callable[[T_co, X], object], *, uses: Opens[X], **options: Unpack[PlainOptions]
+    ) -> SinkStep[T_co]: ...
+    def for_each(
+        self, fn: Callable[..., Any], *, uses: Opens[Any] | None = None, **options: Any
+    ) -> SinkStep[Any]:
+        """Call `fn(record)` and emit nothing: at least once."""
+        return SinkStep(self._graph, self._call_node("for_each", ForEachStep, fn, uses, options))
+
+    @overload
+    def sink(self, sink: Sink[T_co], /, **options: Unpack[SinkOptions]) -> SinkStep[T_co]: ...
+    @overload
+    def sink(
+        self, sink: StagedSink[T_co, Any], /, **options: Unpack[PlainOptions]
+    ) -> SinkStep[T_co]: ...
+    @overload
+    def sink(
+        self,
+        sink: Callable[[], Sink[T_co] | StagedSink[T_co, Any]],
+        /,
+        **options: Unpack[PlainOptions],
+    ) -> SinkStep[T_co]: ...
+    @overload
+    def sink(
+        self,
+        sink: Callable[[Sequence[T_co]], Coroutine[Any, Any, None]],
+        /,
+        **options: Unpack[SinkOptions],
+    ) -> SinkStep[T_co]: ...
+    def sink(self, sink: Any, /, **options: Any) -> SinkStep[Any]:
+        """Write the records to `sink`: a coroutine function of a list of records, a sink object
+        (shared, so its parallelism is 1), or a class or function that makes one per subtask.
+
+        What it promises depends on its methods, see `streamcp.Sink` and `TransactionalSink`."""
+        self._check("sink", options)
+        found = find_sink(sink)
+        if found.kind != "at_least_once" and options.get("retry") is not None:
+            raise DefinitionError(
+                "sink(retry=) would write twice into one transaction; retry inside write"
+            )
+        if found.single and options.setdefault("parallelism", 1) not in (None, 1):
+            raise DefinitionError(
+                f"sink(parallelism={options['parallelism']}): one object is one subtask; give its "
+                "class, or a function that makes one per subtask"
+            )
+        spec = SinkSpec(
+            found.open, found.kind, options.get("retry"), options.get("on_error", "fail")
+        )
+        return SinkStep(self._graph, self._add(spec, options))
+
+    def key_by(self, key: Callable[[T_co], NewKey], /) -> KeyedStream[NewKey, T_co]:
+        """Divide the records by key: those with equal keys go to the same subtask, in order.
+
+        Keys are hashable, serializable values; 1, 1.0 and True are one key."""
+        check_plain("key_by", key, arguments=1)
+        return KeyedStream(self._graph, self._exchanged(HashByKey(key)))
+
+    def rebalance(self) -> Stream[T_co]:
+        """Deal the records out to all subtasks of the next step in turn."""
+        return Stream(self._graph, self._exchanged(Rebalance()))
+
+    def union(self, *others: Stream[U]) -> Stream[T_co | U]:
+        """Merge streams of the same job: every record of each, in any order between them."""
+        connections = self._connections
+        for other in others:
+            if not isinstance(other, Stream):
+                raise DefinitionError(f"union({other!r}): only streams can be merged")
+            connections += other._connections
+        return Stream(self._graph, connections)
+
+    def branch(
+        self, fn: Callable[[T_co], object], /, **options: Unpack[StepOptions]
+    ) -> tuple[Stream[T_co], Stream[T_co]]:
+        """Split in two: the records for which `fn(record)` is true, and the others.
+
+        `fn` is called once per record."""
+        self._check("branch", options)
+        check_plain("branch", fn, arguments=1)
+        node = self._add(BranchStep(fn), options)
+        yes, no = (Stream[T_co](self._graph, (Connection(node, side),)) for side in ("yes", "no"))
+        return yes, no
+
+    async def take(self, n: int) -> list[T_co]:
+        """Run only what is upstream of this stream, without checkpoints, until it has emitted `n`
+        records (or has ended), and return them."""
+        if type(n) is not int or n < 1:
+            raise DefinitionError(f"take({n!r}): write a number of records, 1 or more")
+        from streamcp.runners import local
+
+        return await local.take(self._graph, self._connections, n)
+
+    def _call(
+        self,
+        verb: str,
+        kind: type[Call],
+        fn: Callable[..., Any],
+        uses: Opens[Any] | None,
+        options: Mapping[str, Any],
+    ) -> Step[Any, Any]:
+        return Step(self._graph, self._call_node(verb, kind, fn, uses, options))
+
+    def _call_node(
+        self,
+        verb: str,
+        kind: type[Call],
+        fn: Callable[..., Any],
+        uses: Opens[Any] | None,
+        options: Mapping[str, Any],
+    ) -> Node:
+        self._check(verb, options)
+        called = check_call(verb, fn, options, uses=uses)
+        return self._add(kind(fn, called.calls, called.uses, called.on_error), options)
+
+    def _check(self, verb: str, options: Mapping[str, Any]) -> None:
+        check_options(verb, options, max_parallelism=self._graph.max_parallelism)
+
+    def _add(self, spec: StepSpec, options: Mapping[str, Any]) -> Node:
+        return add_node(self._graph, spec, self._connections, options)
+
+    def _exchanged(self, exchange: Exchange) -> tuple[Connection, ...]:
+        return tuple(replace(connection, exchange=exchange) for connection in self._connections)
+
+
+class Step(Stream[T_co], Generic[In_co, T_co]):
+    """The stream of a step that calls a user's function on records of type In."""
+
+    __slots__ = ()
+
+    def __init__(self, graph: LogicalGraph, node: Node) -> None:
+        super().__init__(graph, (Connection(node),))
+
+    @property
+    def errors(self) -> Stream[Failure[In_co]]:
+        """The records that failed; needs `on_error="divert"`, which needs a reader of this."""
+        return Stream(self._graph, (Connection(self._connections[0].node, "errors"),))
+
+
+class SinkStep(Generic[In_co]):
+    """The end of a stream: a sink or `for_each`."""
+
+    __slots__ = ("_graph", "_node")
+
+    def __init__(self, graph: LogicalGraph, node: Node) -> None:
+        self._graph = graph
+        self._node = node
+
+    @property
+    def errors(self) -> Stream[Failure[In_co]]:
+        """The records that failed; needs `on_error="divert"`, which needs a reader of this."""
+        return Stream(self._graph, (Connection(self._node, "errors"),))
+
+
+class KeyedStream(Stream[T_co], Generic[K, T_co]):
+    """Records divided by a key of type K; the verbs of `Stream` give unkeyed streams."""
+
+    __slots__ = ()
+
+    def reduce(
+        self, fn: Callable[[T_co, T_co], T_co], **options: Unpack[StepOptions]
+    ) -> Stream[T_co]:
+        """Per key: start with the first record, then `fn(value, record)`; emit each new value."""
+        self._check("reduce", options)
+        check_plain("reduce", fn, arguments=2)
+        return self._keyed(ReduceStep(fn), options)
+
+    def scan(
+        self, start: Callable[[], V], fn: Callable[[V, T_co], V], **options: Unpack[StepOptions]
+    ) -> Stream[V]:
+        """Per key: start with `start()`, then `fn(value, record)`; emit each new value.
+
+        `fn` must return a new value, not a changed one: each is emitted and kept."""
+        self._check("scan", options)
+        check_plain("scan", start, arguments=0)
+        check_plain("scan", fn, arguments=2)
+        return self._keyed(ScanStep(start, fn), options)
+
+    def count(self, **options: Unpack[StepOptions]) -> Stream[tuple[K, int]]:
+        """Per key: emit `(key, number of records so far)` for each record."""
+        self._check("count", options)
+        return self._keyed(CountStep(), options)
+
+    @overload
+    def process(  # pyright: ignore[reportInvalidTypeVarUse]
+        self,
+        fn: Callable[[T_co, S, KeyContext[K]], Many[UN]],
+        *,
+        state: Callable[[], S],
+        on_timer: Callable[[int, S, KeyContext[K]], Many[WN]] | None = None,
+        **options: Unpack[PlainOptions],
+    ) -> Step[T_co, UN | WN]: ...
+    @overload
+    def process(  # pyright: ignore[reportInvalidTypeVarUse]
+        self,
+        fn: Callable[[T_co, S, KeyContext[K]], AsyncMany[UN]],
+        *,
+        state: Callable[[], S],
+        on_timer: Callable[[int, S, KeyContext[K]], Many[WN] | AsyncMany[WN]] | None = None,
+        **options: Unpack[PooledOptions],
+    ) -> Step[T_co, UN | WN]: ...
+    @overload
+    def process(  # pyright: ignore[reportInvalidTypeVarUse]
+        self,
+        fn: Callable[[T_co, S, KeyContext[K], X], AsyncMany[UN]],
+        *,
+        uses: Opens[X],
+        state: Callable[[], S],
+        on_timer: Callable[[int, S, KeyContext[K], X], Many[WN] | AsyncMany[WN]] | None = None,
+        **options: Unpack[PooledOptions],
+    ) -> Step[T_co, UN | WN]: ...
+    @overload
+    def process(  # pyright: ignore[reportInvalidTypeVarUse]
+        self,
+        fn: Callable[[T_co, S, KeyContext[K], X], Many[UN]],
+        *,
+        uses: Opens[X],
+        state: Callable[[], S],
+        on_timer: Callable[[int, S, KeyContext[K], X], Many[WN]] | None = None,
+        **options: Unpack[PlainOptions],
+    ) -> Step[T_co, UN | WN]: ...
+    def process(
+        self,
+        fn: Callable[..., Any],
+        *,
+        state: Callable[[], Any],
+        on_timer: Callable[..., Any] | None = None,
+        uses: Opens[Any] | None = None,
+        **options: Any,
+    ) -> Step[Any, Any]:
+        """Call `fn(record, state, context)` and emit what it gives, as `flat_map` does.
+
+        `state` makes a fresh state per key, which the function changes in place; it belongs to the
+        call. `on_timer(timestamp, state, context)` is called for each timer that is due. Records
+        and timers of one key run one after another, in order; a coroutine function works for
+        different keys at the same time."""
+        self._check("process", options)
+        called = check_call("process", fn, options, uses=uses, arguments=3)
+        described = check_function("process", fn)
+        check_state(described, state)
+        if on_timer is not None:
+            check_timer(described, on_timer, called)
+        spec = ProcessStep(
+            fn, called.calls, called.uses, called.on_error, state=state, on_timer=on_timer
+        )
+        return Step(self._graph, self._add(spec, options))
+
+    def _keyed(self, spec: StepSpec, options: Mapping[str, Any]) -> Stream[Any]:
+        return Stream(self._graph, (Connection(self._add(spec, options)),))

@@ -1,0 +1,168 @@
+"""What makes a logical graph impossible to build; all problems are found together (rule 13).
+
+Every problem is one sentence that begins with the place of the step and names the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from streamcp.errors import BuildError
+from streamcp.graph.logical import Forward, LogicalGraph, Node
+from streamcp.graph.physical import effective_parallelism
+from streamcp.operators.steps import (
+    Call,
+    CountStep,
+    ForEachStep,
+    ProcessStep,
+    ReduceStep,
+    ScanStep,
+    SinkStep,
+    SourceStep,
+)
+
+_STATEFUL = (ReduceStep, ScanStep, CountStep, ProcessStep)
+_ENDS = (SinkStep, ForEachStep)
+
+
+def validate(graph: LogicalGraph, *, checkpoints: bool) -> None:
+    """Raise BuildError with every problem of `graph`; `checkpoints` says whether they are on."""
+    problems = [*find_problems(graph, checkpoints=checkpoints)]
+    if problems:
+        raise BuildError(graph.job, problems)
+
+
+def find_problems(graph: LogicalGraph, *, checkpoints: bool) -> Iterator[str]:
+    """Give the problems one by one, in the order of the steps within each kind."""
+    yield from _ends(graph)
+    yield from _foreign_inputs(graph)
+    yield from _same_names(graph)
+    if checkpoints:
+        yield from _unnamed(graph)
+    yield from _parallelism(graph)
+    yield from _errors(graph)
+
+
+def _ends(graph: LogicalGraph) -> Iterator[str]:
+    if not any(isinstance(node.spec, SourceStep) for node in graph.nodes):
+        yield "it has no source: begin with job.source(...)"
+    if not any(isinstance(node.spec, _ENDS) for node in graph.nodes):
+        yield "it has no sink, so nothing would come out: end with .sink(...) or .for_each(...)"
+
+
+def _foreign_inputs(graph: LogicalGraph) -> Iterator[str]:
+    own = {id(node) for node in graph.nodes}
+    for node in graph.nodes:
+        for connection in node.inputs:
+            if id(connection.node) not in own:
+                yield (
+                    f"{_told(node)} reads {_told(connection.node)}, which belongs to another job; "
+                    "only streams of one job can be joined"
+                )
+
+
+def _same_names(graph: LogicalGraph) -> Iterator[str]:
+    first: dict[str, Node] = {}
+    for node in graph.nodes:
+        earlier = first.setdefault(node.label, node)
+        if earlier is not node:
+            yield (
+                f"{_told(node)} has the same name as {_told(earlier)}; names are unique in a job"
+                + _notebook_hint(node)
+            )
+
+
+def _notebook_hint(node: Node) -> str:
+    in_notebook = "ipykernel" in node.place.file or node.place.file.startswith("<ipython")
+    return " (in a notebook: create the Job in the same cell as its steps)" if in_notebook else ""
+
+
+def _unnamed(graph: LogicalGraph) -> Iterator[str]:
+    taken = {node.label for node in graph.nodes}
+    for node in graph.nodes:
+        reason = _kept_in_checkpoints(node)
+        if node.name is None and reason is not None:
+            name = _free_name(node, taken)
+            yield (
+                f"{_told(node)} needs a name, because {reason} in a checkpoint: write "
+                f'{node.verb}(…, name="{name}")'
+            )
+
+
+def _kept_in_checkpoints(node: Node) -> str | None:
+    if isinstance(node.spec, SourceStep):
+        return "its position is found by name"
+    if isinstance(node.spec, _STATEFUL):
+        return "its state is found by name"
+    if isinstance(node.spec, SinkStep):
+        return "its transactions and pending records are found by name"
+    if isinstance(node.spec, Call) and node.spec.calls is not None:
+        return "its pending records are found by name"
+    return None
+
+
+def _free_name(node: Node, taken: set[str]) -> str:
+    """Propose a name after the user's function, else after the verb."""
+    function = getattr(node.spec, "fn", None) or getattr(node.spec, "source", None)
+    word = getattr(function, "__name__", None) or getattr(function, "name", None) or node.verb
+    base = word if isinstance(word, str) and word.isidentifier() else node.verb
+    name, count = base, 1
+    while name in taken:
+        count += 1
+        name = f"{base}-{count}"
+    taken.add(name)
+    return name
+
+
+def _parallelism(graph: LogicalGraph) -> Iterator[str]:
+    for node in graph.nodes:
+        subtasks = effective_parallelism(graph, node)
+        if isinstance(node.spec, SourceStep) and node.spec.source.splits is None and subtasks > 1:
+            yield (
+                f"{_told(node)} has parallelism {subtasks}, but the source "
+                f"{node.spec.source.name} has no splits to divide; write @source(splits=...), or "
+                "leave parallelism= out"
+            )
+        yield from _forward_between_different(graph, node)
+
+
+def _forward_between_different(graph: LogicalGraph, node: Node) -> Iterator[str]:
+    own = effective_parallelism(graph, node)
+    for connection in node.inputs:
+        theirs = effective_parallelism(graph, connection.node)
+        if isinstance(connection.exchange, Forward) and theirs != own:
+            yield (
+                f"{_told(node)} has parallelism {own}, its input {_told(connection.node)} has "
+                f"{theirs}; say how the records are divided: .rebalance() or .key_by(...) between "
+                "them, or the same parallelism" + _sink_hint(node)
+            )
+
+
+def _sink_hint(node: Node) -> str:
+    if not isinstance(node.spec, SinkStep) or node.parallelism != 1:
+        return ""
+    return " (a sink that is one object has parallelism 1; its class makes one per subtask)"
+
+
+def _errors(graph: LogicalGraph) -> Iterator[str]:
+    read = {
+        id(connection.node)
+        for node in graph.nodes
+        for connection in node.inputs
+        if connection.output == "errors"
+    }
+    for node in graph.nodes:
+        diverts = getattr(node.spec, "on_error", None) == "divert"
+        if diverts and id(node) not in read:
+            yield (
+                f"{_told(node)} diverts its errors, but nobody reads them: give its .errors a "
+                'sink, or write on_error="drop"'
+            )
+        if not diverts and id(node) in read:
+            yield f'{_told(node)} diverts nothing to .errors, which is read: write on_error="divert"'
+
+
+def _told(node: Node) -> str:
+    """`jobs.py:12: map 'fx'`."""
+    named = f" {node.name!r}" if node.name is not None else ""
+    return f"{node.verb}{named} ({node.place})"

@@ -1,0 +1,101 @@
+"""What a keyed function is told and may ask for, beside its record and its state.
+
+A context only checks and passes on: what becomes of a timer, and when, is decided by whoever
+provides the `KeyEffects`. Timers are in processing time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from datetime import datetime
+from functools import lru_cache
+from typing import Generic, Protocol, TypeAlias, overload
+
+from typing_extensions import TypeVar
+
+from streamcp.config import Duration, seconds
+from streamcp.errors import SettingsError
+
+K = TypeVar("K", bound=Hashable)
+
+Timestamp: TypeAlias = int | datetime
+"""Milliseconds since the epoch, or an aware `datetime`."""
+
+
+class KeyEffects(Protocol):
+    """Where the wishes of one call go; they take effect when the call's effects commit."""
+
+    def set_timer(self, at: int, /) -> None:
+        """Call `on_timer` for the call's key at `at` (milliseconds since the epoch)."""
+        ...
+
+    def clear_state(self) -> None:
+        """Forget the state and the timers of the call's key."""
+        ...
+
+
+class KeyContext(Generic[K]):
+    """The key that a call works for, and its timers.
+
+    - `key`: the key of the record or of the timer.
+    - `timestamp`: the processing time at which the call began, in milliseconds since the epoch.
+
+    A context belongs to its call: after the function has returned it must not be used.
+    """
+
+    __slots__ = ("_effects", "key", "timestamp")
+
+    key: K
+    timestamp: int
+
+    def __init__(self, key: K, timestamp: int, effects: KeyEffects) -> None:
+        self.key = key
+        self.timestamp = timestamp
+        self._effects = effects
+
+    @overload
+    def set_timer(self, at: Timestamp, /) -> None: ...
+    @overload
+    def set_timer(self, *, after: Duration) -> None: ...
+    def set_timer(self, at: Timestamp | None = None, /, *, after: Duration | None = None) -> None:
+        """Have `on_timer` called for this key at a time, or `after` a duration from `timestamp`.
+
+        A key has at most one timer per millisecond: the same time twice is one timer. A time that
+        has passed is due at once. Takes effect with the call: a call that fails sets no timer.
+
+        Raises SettingsError for a float, a naive datetime, a bare number as duration, and unless
+        exactly one of both is given."""
+        if (at is None) == (after is None):
+            raise SettingsError('set_timer() takes one of a time and after=, e.g. after="30s"')
+        if after is not None:
+            self._effects.set_timer(self.timestamp + _duration_ms(after))
+        else:
+            self._effects.set_timer(milliseconds(at, setting="set_timer(at)"))
+
+    def clear_state(self) -> None:
+        """Forget this key's state and its timers; the key's next record finds a fresh state.
+
+        Takes effect with the call; changes that the call made to the state are dropped too."""
+        self._effects.clear_state()
+
+
+def milliseconds(timestamp: object, *, setting: str) -> int:
+    """Convert a timestamp to milliseconds since the epoch; `setting` names it in the error.
+
+    Raises SettingsError for what is not an int or an aware datetime."""
+    if isinstance(timestamp, int) and not isinstance(timestamp, bool):
+        return timestamp
+    if isinstance(timestamp, datetime) and timestamp.tzinfo is not None:
+        return round(timestamp.timestamp() * 1000)
+    remedy = "write an int (milliseconds since the epoch) or an aware datetime"
+    if isinstance(timestamp, float):
+        remedy = "in seconds? write round(ts * 1000)"
+    elif isinstance(timestamp, datetime):
+        remedy = "it is naive: of which time zone? write one with tzinfo, e.g. datetime.now(UTC)"
+    raise SettingsError(f"{setting}={timestamp!r} is not a timestamp; {remedy}")
+
+
+# Called per record with the same few texts: the cache is a tenth of the parsing.
+@lru_cache(maxsize=256)
+def _duration_ms(after: Duration) -> int:
+    return round(seconds(after, setting="set_timer(after)") * 1000)
