@@ -1,0 +1,280 @@
+"""Which mode a checkpoint starts in (rules P25 to P28), and the prediction behind it."""
+
+from __future__ import annotations
+
+from graphlib import CycleError
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcp.checkpoint.mode_policy import (
+    DISTRUST_FIRST,
+    DISTRUST_LIMIT,
+    ModePolicy,
+    TaskFacts,
+    predict_alignment,
+)
+
+FAST, SLOW = 0.001, 10.0
+TIMEOUT = 0.1
+
+
+def adaptive(*, predict: bool = True, bound: int | None = None) -> ModePolicy:
+    return ModePolicy("adaptive", TIMEOUT, predict, max_in_flight_bytes=bound)
+
+
+def test_aligned_mode_never_escalates() -> None:
+    choice = ModePolicy("aligned", TIMEOUT, True).choose(SLOW)
+    assert (choice.mode, choice.escalate_after) == ("aligned", None)
+    assert choice.reason == "the mode is aligned"
+
+
+def test_unaligned_mode_starts_unaligned() -> None:
+    choice = ModePolicy("unaligned", TIMEOUT, True).choose(FAST)
+    assert (choice.mode, choice.escalate_after) == ("unaligned", None)
+
+
+def test_fast_prediction_starts_aligned_and_keeps_the_timeout() -> None:
+    choice = adaptive().choose(FAST)
+    assert (choice.mode, choice.escalate_after, choice.prediction) == ("aligned", TIMEOUT, FAST)
+    assert choice.reason == "predicted alignment 0.001 s is within 0.100 s"
+
+
+def test_slow_prediction_starts_unaligned_and_pays_no_timeout() -> None:
+    choice = adaptive().choose(SLOW)
+    assert (choice.mode, choice.escalate_after, choice.prediction) == ("unaligned", None, SLOW)
+    assert choice.reason == "predicted alignment 10.000 s is above 0.100 s"
+
+
+def test_unknown_prediction_starts_aligned() -> None:
+    choice = adaptive().choose(None)
+    assert (choice.mode, choice.escalate_after, choice.prediction) == ("aligned", TIMEOUT, None)
+
+
+def test_switched_off_prediction_is_recorded_but_not_used() -> None:
+    choice = adaptive(predict=False).choose(SLOW)
+    assert (choice.mode, choice.escalate_after, choice.prediction) == ("aligned", TIMEOUT, SLOW)
+
+
+def test_timeout_of_zero_means_unaligned_from_the_start() -> None:
+    choice = ModePolicy("adaptive", 0.0, False).choose(None)
+    assert (choice.mode, choice.escalate_after) == ("unaligned", None)
+
+
+def test_prediction_at_the_budget_does_not_exceed_it() -> None:
+    assert adaptive().choose(TIMEOUT).mode == "aligned"
+
+
+def test_hysteresis_returns_only_below_half_the_budget() -> None:
+    policy = adaptive()
+    modes = [policy.choose(predicted).mode for predicted in (0.09, 0.11, 0.09, 0.06, 0.05, 0.09)]
+    assert modes == ["aligned", "unaligned", "unaligned", "unaligned", "aligned", "aligned"]
+
+
+def test_disproved_prediction_is_distrusted_for_a_while() -> None:
+    policy = adaptive()
+    policy.observe(policy.choose(FAST), TIMEOUT, escalated=True)
+    modes = [policy.choose(FAST).mode for _ in range(DISTRUST_FIRST + 1)]
+    assert modes == ["unaligned"] * DISTRUST_FIRST + ["aligned"]
+
+
+def test_distrust_doubles_up_to_its_limit() -> None:
+    policy = adaptive()
+    lengths = []
+    for _ in range(6):
+        policy.observe(policy.choose(FAST), TIMEOUT, escalated=True)
+        length = 0
+        while policy.choose(FAST).mode == "unaligned":
+            length += 1
+        lengths.append(length)
+    assert lengths == [4, 8, 16, 32, 64, DISTRUST_LIMIT]
+
+
+def test_fast_alignment_wins_the_trust_back() -> None:
+    policy = adaptive()
+    for _ in range(2):
+        policy.observe(policy.choose(FAST), TIMEOUT, escalated=True)
+        while policy.choose(FAST).mode == "unaligned":
+            pass
+    policy.observe(policy.choose(FAST), FAST, escalated=False)
+    policy.observe(policy.choose(FAST), TIMEOUT, escalated=True)
+    modes = [policy.choose(FAST).mode for _ in range(DISTRUST_FIRST + 1)]
+    assert modes.count("unaligned") == DISTRUST_FIRST
+
+
+@pytest.mark.parametrize(("predict", "predicted"), [(False, FAST), (True, None)])
+def test_escalation_without_a_prediction_disproves_nothing(
+    predict: bool, predicted: float | None
+) -> None:
+    policy = adaptive(predict=predict)
+    policy.observe(policy.choose(predicted), TIMEOUT, escalated=True)
+    assert policy.choose(predicted).mode == "aligned"
+
+
+def test_unaligned_outcome_teaches_nothing_about_alignment() -> None:
+    policy = adaptive()
+    policy.observe(policy.choose(SLOW), 0.0, escalated=False)
+    assert policy.choose(FAST).mode == "aligned"
+
+
+def test_new_mode_is_used_from_the_next_choice_on() -> None:
+    policy = adaptive()
+    policy.set_mode("unaligned")
+    assert (policy.mode, policy.choose(FAST).mode) == ("unaligned", "unaligned")
+    policy.set_mode("aligned")
+    assert policy.choose(SLOW).mode == "aligned"
+
+
+def test_new_timeout_is_also_the_new_budget() -> None:
+    policy = adaptive()
+    policy.set_alignment_timeout(20.0)
+    assert policy.alignment_timeout == 20.0
+    choice = policy.choose(SLOW)
+    assert (choice.mode, choice.escalate_after) == ("aligned", 20.0)
+
+
+def test_too_many_bytes_stay_aligned_until_they_fit() -> None:
+    policy = adaptive(bound=1000)
+    choice = policy.choose(SLOW, in_flight_bytes=1001)
+    assert (choice.mode, choice.escalate_after) == ("aligned", 0.0)
+    assert choice.reason.endswith("but 1001 bytes in flight are more than max_in_flight_bytes=1000")
+    assert not policy.fits(1001)
+    assert policy.fits(1000)
+    assert policy.choose(SLOW, in_flight_bytes=1000).mode == "unaligned"
+
+
+def test_held_back_checkpoint_says_nothing_about_the_prediction() -> None:
+    policy = adaptive(bound=0)
+    policy.observe(policy.choose(SLOW, in_flight_bytes=1), SLOW, escalated=True)
+    assert policy.choose(FAST).mode == "aligned"
+
+
+def test_without_a_bound_everything_fits() -> None:
+    assert adaptive().fits(10**15)
+
+
+def test_repr_tells_settings_and_distrust() -> None:
+    assert repr(adaptive()) == (
+        "ModePolicy('adaptive', alignment_timeout=0.1, predict=True, distrusted=0)"
+    )
+
+
+@given(st.lists(st.floats(0.051, 0.1), min_size=1))
+def test_prediction_between_the_thresholds_never_changes_the_mode(noise: list[float]) -> None:
+    """Without hysteresis a queue that breathes around the budget would flap."""
+    for first in (FAST, SLOW):
+        policy = adaptive()
+        mode = policy.choose(first).mode
+        assert {policy.choose(predicted).mode for predicted in noise} == {mode}
+
+
+# --- the prediction -----------------------------------------------------------------------------
+
+
+def chain(*stages: tuple[tuple[int, ...], float | None, float]) -> list[TaskFacts]:
+    names = [f"t{index}" for index in range(len(stages))]
+    return [
+        TaskFacts(name, tuple(names[index - 1 : index]) if index else (), *stage)
+        for index, (name, stage) in enumerate(zip(names, stages, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("exchanges", [1, 2, 3])
+@pytest.mark.parametrize("parallelism", [1, 4])
+def test_full_exchanges_before_a_slow_sink_follow_the_law(exchanges: int, parallelism: int) -> None:
+    """k exchanges of p channels with C records each before a task of rate μ: k·p·C/μ."""
+    capacity, rate = 100, 50.0
+    full = (parallelism * capacity,) * parallelism
+    stages: list[tuple[tuple[int, ...], float | None, float]] = [((0,) * parallelism, None, 1.0)]
+    stages += [(full, 1e6, 1.0)] * (exchanges - 1)
+    stages += [(full, rate, 1.0)]
+    assert predict_alignment(chain(*stages)) == pytest.approx(
+        exchanges * parallelism * capacity / rate
+    )
+
+
+def test_bottleneck_in_the_middle_hides_the_fast_tail() -> None:
+    facts = chain(((0,), None, 1.0), ((400,), 100.0, 1.0), ((10,), 1e5, 1.0))
+    assert predict_alignment(facts) == pytest.approx(4.0)
+
+
+def test_selectivity_scales_what_is_still_to_come() -> None:
+    filtered = chain(((0,), None, 1.0), ((1000,), 1e6, 0.1), ((50,), 10.0, 1.0))
+    assert predict_alignment(filtered) == pytest.approx((50 + 100) / 10)
+    flat_mapped = chain(((0,), None, 1.0), ((1000,), 1e6, 5.0), ((50,), 10.0, 1.0))
+    assert predict_alignment(flat_mapped) == pytest.approx((50 + 5000) / 10)
+
+
+def test_fullest_subtask_decides_under_skew() -> None:
+    facts = chain(((0, 0), None, 1.0), ((10, 990), 100.0, 1.0))
+    assert predict_alignment(facts) == pytest.approx(9.9)
+
+
+def test_other_parallelism_divides_what_arrives() -> None:
+    facts = chain(((100, 100), 1e6, 1.0), ((0, 0, 0, 0), 10.0, 1.0))
+    assert predict_alignment(facts) == pytest.approx(200 / 4 / 10)
+
+
+def test_union_adds_what_arrives_from_all_sides() -> None:
+    facts = [
+        TaskFacts("left", (), (100,), 1e6),
+        TaskFacts("right", (), (300,), 1e6),
+        TaskFacts("both", ("left", "right"), (0,), 100.0),
+    ]
+    assert predict_alignment(facts) == pytest.approx(4.0)
+
+
+def test_longest_path_decides() -> None:
+    facts = [
+        TaskFacts("source", (), (0,), None),
+        TaskFacts("short", ("source",), (10,), 100.0),
+        TaskFacts("long", ("source",), (500,), 100.0),
+    ]
+    assert predict_alignment(facts) == pytest.approx(5.0)
+
+
+def test_unknown_rate_with_records_to_serve_makes_the_time_unknown() -> None:
+    assert predict_alignment(chain(((0,), None, 1.0), ((1,), None, 1.0))) is None
+    assert predict_alignment(chain(((0,), None, 1.0), ((1,), 0.0, 1.0))) is None
+    assert predict_alignment(chain(((5,), 1.0, 1.0), ((0,), None, 1.0))) is None
+
+
+def test_idle_graph_aligns_at_once_whatever_the_rates() -> None:
+    assert predict_alignment(chain(((0,), None, 1.0), ((0,), None, 1.0))) == 0.0
+    assert predict_alignment([]) == 0.0
+
+
+def test_finished_upstream_sends_nothing() -> None:
+    assert predict_alignment([TaskFacts("sink", ("gone",), (10,), 10.0)]) == pytest.approx(1.0)
+
+
+def test_cycle_is_an_error() -> None:
+    with pytest.raises(CycleError):
+        predict_alignment([TaskFacts("a", ("b",), (1,), 1.0), TaskFacts("b", ("a",), (1,), 1.0)])
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1000), st.floats(0.1, 1e4), st.floats(0, 3)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.integers(0, 5),
+)
+def test_more_queued_records_never_shorten_the_alignment(
+    stages: list[tuple[int, float, float]], which: int
+) -> None:
+    def predict(numbers: list[tuple[int, float, float]]) -> float:
+        predicted = predict_alignment(
+            chain(*(((queued,), rate, selectivity) for queued, rate, selectivity in numbers))
+        )
+        assert predicted is not None
+        return predicted
+
+    more = list(stages)
+    index = which % len(stages)
+    queued, rate, selectivity = more[index]
+    more[index] = (queued + 100, rate, selectivity)
+    assert predict(more) >= predict(stages)
+    assert predict(stages) >= max(queued / rate for queued, rate, _ in stages)
