@@ -1,0 +1,67 @@
+"""The names of directories and files below a checkpoint directory.
+
+    <directory>/<job>/lock                        who runs the job now
+    <directory>/<job>/log/000000000017            the completion log (see `log`)
+    <directory>/<job>/chk-00001003/_metadata      the manifest of checkpoint 1003
+    <directory>/<job>/chk-00001003/data-2-1       a data file, of attempt 2
+    <directory>/<job>/history.jsonl               figures of past checkpoints
+
+Only names here: no file is touched. Widths keep listings sorted; larger numbers still work.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote, unquote
+
+LOG = "log"
+LOCK = "lock"
+HISTORY = "history.jsonl"
+METADATA = "_metadata"
+
+_CHECKPOINT = re.compile(r"chk-(\d{8,18})", re.ASCII)
+_ENTRY = re.compile(r"(\d{12,18})", re.ASCII)
+_DATA_FILE = re.compile(r"chk-\d{8,18}/data-\d+-\d+", re.ASCII)
+
+
+def job_directory(job: str) -> str:
+    """Name the directory of `job`: its name, with what a path cannot hold written as %XX."""
+    name = quote(job, safe=" ()[]+=@,")
+    return f"%2E{name[1:]}" if name.startswith(".") else name
+
+
+def job_name(directory: str) -> str:
+    """Tell which job a directory belongs to."""
+    return unquote(directory)
+
+
+def checkpoint_directory(checkpoint_id: int) -> str:
+    """Name the directory of a checkpoint."""
+    return f"chk-{checkpoint_id:08d}"
+
+
+def checkpoint_of(directory: str) -> int | None:
+    """Tell which checkpoint a directory belongs to; None if it is not one's."""
+    match = _CHECKPOINT.fullmatch(directory)
+    return int(match[1]) if match else None
+
+
+def data_file(checkpoint_id: int, attempt: int, serial: int) -> str:
+    """Name a data file, relative to the job's directory, as section handles do."""
+    return f"{checkpoint_directory(checkpoint_id)}/data-{attempt}-{serial}"
+
+
+def is_data_file(name: str) -> bool:
+    """Tell whether `name` is a data file's; a damaged manifest must not lead anywhere else."""
+    return _DATA_FILE.fullmatch(name) is not None
+
+
+def entry(number: int) -> str:
+    """Name an entry of the completion log."""
+    return f"{number:012d}"
+
+
+def entry_number(name: str) -> int | None:
+    """Tell the number of a log entry; None if `name` is not one's."""
+    match = _ENTRY.fullmatch(name)
+    return int(match[1]) if match else None

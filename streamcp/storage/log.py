@@ -1,0 +1,211 @@
+"""The completion log of a job: numbered files, each made by one step that fails if it exists (P34).
+
+Three kinds of entry, all documents of `format`:
+
+- "attempt": an attempt begins. Always the first entry of its attempt.
+- "manifest": a checkpoint is complete. A hard link of its `_metadata`, so one step shows it.
+- "ids": checkpoint ids are reserved (below); rare.
+
+**Numbers are never used twice**, although entries of removed checkpoints are removed. Whoever
+appends knows the last number L of its own attempt and tries L+1 only. If somebody has appended
+since, the entry L+1 is the first of another attempt, thus an "attempt" entry, and those are never
+removed (a few hundred bytes per start). A starting attempt knows no L: it takes the number after
+the highest it sees, and looks again whether it is the highest; the highest entry of all is never
+removed, because it begins an attempt, reserves ids, or completes the newest checkpoint.
+
+**Ids are never used twice** (P3), also those that were triggered but never written, without a
+write per trigger: every entry names an id, and by that reserves the rest of its block of 1000,
+from the middle of a block on also the next block. An attempt begins behind all reserved ids, so
+ids jump to the next thousand at a restart. Ids that pass the middle of the last reserved block
+without any completion are reserved by an "ids" entry before they may be written.
+
+The log decides alone what is complete. Nothing here knows of locks or of retention.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from streamcp import durable_files
+from streamcp.errors import CheckpointDamaged
+from streamcp.storage import layout
+from streamcp.storage.contract import CompletedCheckpoint
+from streamcp.storage.format import Document, DocumentKind, seal, unseal
+
+ID_BLOCK = 1000
+
+
+def reserved_through(checkpoint_id: int) -> int:
+    """Tell the highest id that an entry with `checkpoint_id` reserves."""
+    return ((checkpoint_id + ID_BLOCK // 2) // ID_BLOCK + 1) * ID_BLOCK
+
+
+@dataclass(slots=True)
+class LogView:
+    """What the log said when it was read.
+
+    `attempt` is an upper bound of the attempts begun, `reserved` of the ids used. `damaged` holds,
+    per number of an entry that cannot be read, a sentence; if it completed a checkpoint that can
+    still be told, that is among `completed`, and if it surely completed none, `harmless`.
+    """
+
+    top: int = 0
+    attempt: int = 0
+    reserved: int = 0
+    completed: list[CompletedCheckpoint] = field(default_factory=list)
+    attempts: set[int] = field(default_factory=set)
+    damaged: dict[int, str] = field(default_factory=dict)
+    harmless: set[int] = field(default_factory=set)
+
+    def find(self, checkpoint_id: int) -> CompletedCheckpoint | None:
+        """Find the entry that completed `checkpoint_id`."""
+        return next((each for each in self.completed if each.checkpoint_id == checkpoint_id), None)
+
+    @property
+    def unexplained(self) -> list[str]:
+        """Sentences of the damaged entries behind the newest readable completion: one of them may
+        have completed a newer checkpoint."""
+        known = {each.number for each in self.completed}
+        newest = max(known - self.damaged.keys(), default=0)
+        return [
+            sentence
+            for number, sentence in self.damaged.items()
+            if number > newest and number not in known and number not in self.harmless
+        ]
+
+
+class CompletionLog:
+    """The log of the job in one directory."""
+
+    def __init__(self, job_directory: Path) -> None:
+        """Use the log of `job_directory`; nothing is touched yet."""
+        self._job_directory = job_directory
+        self._directory = job_directory / layout.LOG
+
+    def path(self, number: int) -> Path:
+        """Tell the path of an entry."""
+        return self._directory / layout.entry(number)
+
+    def prepare(self) -> None:
+        """Make the log's directory, durably."""
+        durable_files.make_directories(self._directory)
+
+    def append(self, number: int, kind: DocumentKind, *, attempt: int, checkpoint_id: int) -> bool:
+        """Append an entry at `number`, durably; False if the number is taken."""
+        content = {"attempt": attempt, "checkpoint_id": checkpoint_id}
+        draft = self._directory / f".draft-{os.getpid()}-{id(self)}-{number}"
+        durable_files.remove_file(draft)
+        try:
+            durable_files.write_file(draft, [seal(kind, number, content)])
+            if not durable_files.link_new(draft, self.path(number)):
+                return False
+        finally:
+            durable_files.remove_file(draft)
+        self.sync()
+        return True
+
+    def link(self, number: int, manifest: Path) -> bool:
+        """Append the durable file `manifest` at `number`; False if the number is taken.
+
+        Durable after `sync`."""
+        return durable_files.link_new(manifest, self.path(number))
+
+    def sync(self) -> None:
+        """Make the entries durable."""
+        durable_files.sync_directory(self._directory)
+
+    def remove(self, number: int) -> None:
+        """Remove the entry of a checkpoint that is not the newest complete one."""
+        durable_files.remove_file(self.path(number))
+
+    def remove_drafts(self) -> None:
+        """Remove what crashed attempts left; only while no other attempt can be starting."""
+        for name in durable_files.list_directory(self._directory):
+            if name.startswith(".draft-"):
+                durable_files.remove_file(self._directory / name)
+
+    def top(self) -> int:
+        """Tell the highest number; 0 for an empty log."""
+        return max(self._numbers(), default=0)
+
+    def _numbers(self) -> list[int]:
+        names = durable_files.list_directory(self._directory)
+        return sorted(n for n in map(layout.entry_number, names) if n is not None)
+
+    def read(self) -> LogView:
+        """Read the whole log; entries that are removed meanwhile are left out.
+
+        Raises StorageError if an entry has a newer format. Damaged entries raise nothing."""
+        view = LogView()
+        for number in self._numbers():
+            view.top = number
+            raw = durable_files.read_file(self.path(number))
+            if raw is not None:
+                self._add(view, number, raw)
+        # Directories tell ids whose entries are damaged or were removed.
+        view.reserved = max([view.reserved, *map(reserved_through, self.checkpoint_ids())])
+        return view
+
+    def checkpoint_ids(self) -> list[int]:
+        """List the ids of all checkpoint directories, complete or not."""
+        names = durable_files.list_directory(self._job_directory)
+        return sorted(n for n in map(layout.checkpoint_of, names) if n is not None)
+
+    def _add(self, view: LogView, number: int, raw: bytes) -> None:
+        try:
+            document = self.open(number, raw)
+            attempt = document.content.integer("attempt", minimum=1)
+            checkpoint_id = document.content.integer("checkpoint_id", minimum=1)
+        except CheckpointDamaged as error:
+            self._add_damaged(view, number, raw, str(error))
+            return
+        view.attempt = max(view.attempt, attempt)
+        view.reserved = max(view.reserved, reserved_through(checkpoint_id))
+        if document.kind == "attempt":
+            view.attempts.add(attempt)
+        elif document.kind == "manifest":
+            view.completed.append(CompletedCheckpoint(number, checkpoint_id, attempt))
+
+    def _add_damaged(self, view: LogView, number: int, raw: bytes, sentence: str) -> None:
+        """Note an unreadable entry so that it frees neither its attempt number nor its ids."""
+        view.damaged[number] = sentence
+        if b'"kind":"attempt"' in raw[:64]:  # so much is certain: it completed nothing
+            view.harmless.add(number)
+        checkpoint_id = self._completed_at(number)
+        if checkpoint_id is not None:
+            view.completed.append(CompletedCheckpoint(number, checkpoint_id, view.attempt))
+            view.reserved = max(view.reserved, reserved_through(checkpoint_id))
+        else:
+            view.attempt += 1
+            view.reserved += ID_BLOCK
+
+    def _completed_at(self, number: int) -> int | None:
+        """Tell which checkpoint a damaged entry completed: the one whose `_metadata` is the same
+        file, or (where links were copied as files) says that number."""
+        for checkpoint_id in self.checkpoint_ids():
+            metadata = self.metadata(checkpoint_id)
+            if durable_files.is_same_file(metadata, self.path(number)):
+                return checkpoint_id
+            if self._says_number(metadata, number):
+                return checkpoint_id
+        return None
+
+    def _says_number(self, metadata: Path, number: int) -> bool:
+        raw = durable_files.read_file(metadata)
+        try:
+            return raw is not None and unseal(raw, str(metadata)).number == number
+        except CheckpointDamaged:
+            return False
+
+    def metadata(self, checkpoint_id: int) -> Path:
+        """Tell the path of a checkpoint's manifest."""
+        return self._job_directory / layout.checkpoint_directory(checkpoint_id) / layout.METADATA
+
+    def open(self, number: int, raw: bytes) -> Document:
+        """Decode the entry `number`; raises CheckpointDamaged, also if it belongs elsewhere."""
+        document = unseal(raw, str(self.path(number)))
+        if document.number != number:
+            raise document.content.refuse("number", f"is {document.number}, not {number}")
+        return document
