@@ -1,0 +1,279 @@
+"""Records as JSON lines in a directory, exactly once.
+
+A transaction is a hidden file that gets its name when it is committed, so readers of the directory
+see whole transactions only. Knows nothing of checkpoints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeAlias
+
+import orjson
+
+from streamcp import durable_files
+from streamcp.connectors.one_at_a_time import OneAtATime
+from streamcp.errors import SerializationError, StorageError
+from streamcp.operators.sinks import Transaction
+
+Token: TypeAlias = tuple[str, int] | None
+"""Name of the committed file and its length; None for a transaction without records."""
+
+_OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
+
+
+def json_lines(directory: str | Path, /) -> Callable[[], JsonLines]:
+    """Write each record as a line of JSON to files in `directory`, exactly once.
+
+    Each subtask writes one file per checkpoint; it appears as `<transaction id>.jsonl`, whole,
+    when the checkpoint is complete, and is left where it is for good: a restart right after may
+    look for it. Files that begin with a dot are not committed. Several sinks may share a directory.
+
+    A record is what JSON has, a dataclass, a NamedTuple, a datetime, an Enum member or a UUID (or
+    holds such); not-a-number becomes null. Anything else fails with a SerializationError."""
+    return partial(JsonLines, Path(directory))
+
+
+class JsonLines:
+    """The sink object of one subtask; made by `json_lines`.
+
+    `write` either adds all its records or, when it fails or is cancelled, none."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._pending: dict[str, _PendingFile] = {}
+        self._thread = OneAtATime()
+
+    async def __aenter__(self) -> JsonLines:
+        """Make the directory."""
+        await self._thread.run(durable_files.make_directories, self._directory)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove what was not prepared: no snapshot names it."""
+        for pending in self._pending.values():
+            pending.thread.run_last(pending.drop)
+        for pending in self._pending.values():
+            await pending.thread.wait_idle()
+        await self._thread.wait_idle()
+
+    async def write(self, records: Sequence[object], transaction: Transaction, /) -> None:
+        """Append `records` to the pending file: all of them or none.
+
+        Raises SerializationError for a record that JSON cannot hold, StorageError if the file
+        system refuses."""
+        if not records:
+            return
+        pending = self._pending.get(transaction.id)
+        if pending is None:
+            pending = _PendingFile(self._directory, transaction.id)
+            self._pending[transaction.id] = pending
+        await pending.append(records)
+
+    async def prepare(self, transaction: Transaction, /) -> Token:
+        """Make the pending file durable. A transaction without records leaves no file."""
+        pending = self._pending.get(transaction.id)
+        if pending is None:
+            return None
+        token = await pending.finish()
+        self._pending.pop(transaction.id, None)
+        return token
+
+    async def commit(self, transaction: Transaction, token: Token, /) -> None:
+        """Give the file its name, durably; nothing happens if it has it already.
+
+        Raises StorageError if neither file is there or the length is wrong."""
+        if token is not None:
+            path = _pending_path(self._directory, transaction.id)
+            await self._thread.run(_commit, path, *token)
+
+    async def abort(self, transaction: Transaction, /) -> None:
+        """Remove the pending file."""
+        pending = self._pending.get(transaction.id)
+        if pending is None:
+            path = _pending_path(self._directory, transaction.id)
+            await self._thread.run(durable_files.remove_file, path)
+        else:
+            await pending.thread.run(pending.remove)
+            self._pending.pop(transaction.id, None)
+
+    async def abort_others(self, prefix: str, kept: Collection[str]) -> None:
+        """Remove the pending files of all transactions that start with `prefix`, except `kept`."""
+        await self._thread.run(_remove_others, self._directory, prefix, frozenset(kept))
+
+
+class _PendingFile:
+    """A transaction that is being written.
+
+    `length` counts the bytes of the writes that succeeded; it moves on the event loop only, when
+    the result of the thread has arrived. What lies behind it is of a write that failed or was
+    cancelled; the next write overwrites it, and `finish` cuts it off."""
+
+    def __init__(self, directory: Path, transaction_id: str) -> None:
+        self.thread = OneAtATime()
+        self._directory = directory
+        self._id = transaction_id
+        self._path = _pending_path(directory, transaction_id)
+        self._descriptor: int | None = None
+        self._length = 0
+        self._token: Token = None
+        self._failure: StorageError | None = None
+        self._writing = asyncio.Lock()
+
+    async def append(self, records: Sequence[object]) -> None:
+        """Add `records` behind `length`, or raise and change nothing."""
+        async with self._writing:
+            self._length += await self.thread.run(self._write, records)
+
+    def _write(self, records: Sequence[object]) -> int:
+        data = _encoded(records)
+        try:
+            if self._descriptor is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+                self._descriptor = os.open(self._path, flags, 0o666)
+            _write_at(self._descriptor, data, self._length)
+        except OSError as error:
+            raise durable_files.explain("written", self._path, error) from error
+        return len(data)
+
+    async def finish(self) -> Token:
+        """Make the file durable and close it; called again, return the same token."""
+        async with self._writing:
+            return await self.thread.run(self._finish)
+
+    def _finish(self) -> Token:
+        if self._failure is not None:
+            raise self._failure
+        if self._length == 0:
+            self.remove()
+        elif self._descriptor is not None:
+            self._make_durable(self._descriptor)
+            self._token = (_free_name(self._directory, self._id), self._length)
+            self._close()
+        return self._token
+
+    def _make_durable(self, descriptor: int) -> None:
+        try:
+            os.ftruncate(descriptor, self._length)
+            os.fsync(descriptor)
+        except OSError as error:
+            # What could not be flushed may be gone from memory too, and a second fsync would say
+            # that all is well: this transaction can never be prepared.
+            self._failure = durable_files.explain("fsynced", self._path, error)
+            raise self._failure from error
+        durable_files.sync_directory(self._directory)
+
+    def remove(self) -> None:
+        """Close and remove the file, if there is one."""
+        self._close()
+        durable_files.remove_file(self._path)
+
+    def drop(self) -> None:
+        """Remove the file if possible; what stays behind is removed at the next start."""
+        with suppress(StorageError):
+            self.remove()
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            os.close(descriptor)
+
+
+def _pending_path(directory: Path, transaction_id: str) -> Path:
+    return directory / f".{transaction_id}.pending"
+
+
+def _free_name(directory: Path, transaction_id: str) -> str:
+    """Name the committed file after its transaction.
+
+    A job whose checkpoints were removed counts from the beginning again: it must not replace what
+    it wrote before."""
+    name = f"{transaction_id}.jsonl"
+    for number in count(2):
+        if not (directory / name).exists():
+            break
+        name = f"{transaction_id}.{number}.jsonl"
+    return name
+
+
+def _encoded(records: Sequence[object]) -> bytes:
+    try:
+        return b"".join([orjson.dumps(record, _plain, _OPTIONS) for record in records])
+    except orjson.JSONEncodeError as error:
+        name = type(_first_refused(records)).__name__
+        raise SerializationError(
+            f"files.json_lines: a record of type {name} cannot be written as JSON: {error}; "
+            "map it to a dict, a dataclass or a plain value before the sink"
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return value._asdict()
+    raise TypeError
+
+
+def _first_refused(records: Sequence[object]) -> object:
+    for record in records:
+        try:
+            orjson.dumps(record, _plain, _OPTIONS)
+        except orjson.JSONEncodeError:
+            return record
+    return records[0]
+
+
+def _write_at(descriptor: int, data: bytes, offset: int) -> None:
+    rest = memoryview(data)
+    place = offset
+    try:
+        while rest:
+            written = os.pwrite(descriptor, rest, place)
+            rest, place = rest[written:], place + written
+    except OSError:
+        with suppress(OSError):  # only to give the space back: `length` says what counts
+            os.ftruncate(descriptor, offset)
+        raise
+
+
+def _commit(pending: Path, name: str, length: int) -> None:
+    target = pending.with_name(name)
+    if pending.exists():
+        _check_length(pending, length)
+        durable_files.rename(pending, target)
+    elif target.exists():
+        # The crash may have come between the rename and the moment at which it was durable.
+        durable_files.sync_directory(target.parent)
+    else:
+        raise StorageError(
+            f"{target} cannot be committed: neither it nor {pending.name} is there; if its "
+            "records were taken away after it had been committed, put an empty file there"
+        )
+
+
+def _check_length(pending: Path, length: int) -> None:
+    found = pending.stat().st_size
+    if found != length:
+        raise StorageError(
+            f"{pending} has {found} bytes and not the {length} that were prepared; restore the "
+            "file, or restore the job from another checkpoint"
+        )
+
+
+def _remove_others(directory: Path, prefix: str, kept: frozenset[str]) -> None:
+    for name in durable_files.list_directory(directory):
+        transaction_id = name.removeprefix(".").removesuffix(".pending")
+        is_pending = name == f".{transaction_id}.pending"
+        if is_pending and transaction_id.startswith(prefix) and transaction_id not in kept:
+            durable_files.remove_file(directory / name)
