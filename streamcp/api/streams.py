@@ -52,7 +52,6 @@ from streamcp.operators.failures import Failure
 from streamcp.operators.sinks import Sink, StagedSink
 from streamcp.operators.steps import (
     BranchStep,
-    Call,
     CountStep,
     FilterStep,
     FlatMapStep,
@@ -313,7 +312,7 @@ class Stream(Generic[T_co]):
     def _call(
         self,
         verb: str,
-        kind: type[Call],
+        kind: Callable[..., StepSpec],
         fn: Callable[..., Any],
         uses: Opens[Any] | None,
         options: Mapping[str, Any],
@@ -323,7 +322,7 @@ class Stream(Generic[T_co]):
     def _call_node(
         self,
         verb: str,
-        kind: type[Call],
+        kind: Callable[..., StepSpec],
         fn: Callable[..., Any],
         uses: Opens[Any] | None,
         options: Mapping[str, Any],

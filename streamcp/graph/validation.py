@@ -159,7 +159,7 @@ def _errors(graph: LogicalGraph) -> Iterator[str]:
                 'sink, or write on_error="drop"'
             )
         if not diverts and id(node) in read:
-            yield f'{_told(node)} diverts nothing to .errors, which is read: write on_error="divert"'
+            yield f'{_told(node)} does not divert, but its .errors is read: write on_error="divert"'
 
 
 def _told(node: Node) -> str:

@@ -1,0 +1,94 @@
+"""Wrong lines: both checkers must report each line with the mark, and no other line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamcp as sc
+from tests.typing.models import (
+    Order,
+    Rated,
+    Visits,
+    WritesNumbers,
+    each,
+    keep,
+    keep_slowly,
+    open_http,
+    pages,
+    ticks,
+)
+
+job = sc.Job("bad")
+orders = job.source(pages(), name="orders")
+keyed = orders.key_by(lambda order: order.country)
+
+
+async def notify(order: Order) -> None: ...
+async def post_numbers(batch: Sequence[int]) -> None: ...
+async def rate(order: Order, client: int) -> Rated:
+    return Rated(order, client)
+
+
+def needs_count(count: int) -> Visits:
+    return Visits(count)
+
+
+# ---- state and keys
+keyed.process(keep, state=Visits)  # error: one record instead of several
+keyed.process(keep_slowly, state=Visits)  # error: the same as a coroutine
+keyed.process(each, state=Visits, concurrency=4)  # error: a plain function has no concurrency
+keyed.process(each, state=needs_count)  # error: cannot be made without arguments
+keyed.process(each, state=Rated)  # error: another state than the function's
+keyed.process(each)  # error: no state
+orders.process(each, state=Visits)  # error: not keyed
+orders.map(lambda order: order.id).key_by(lambda number: [number])  # error: unhashable key
+keyed.map(lambda order: order.id).count(name="n")  # error: map gives an unkeyed stream
+keyed.reduce(lambda a, b: a.id)  # error: no longer an order
+keyed.scan(0, lambda total, order: total + order.id)  # error: a value instead of a function
+
+# ---- options
+orders.map(len)  # error: an order has no length
+orders.map(lambda order: order.nope)  # error: no such field
+orders.map(str, concurrency=8)  # error: a plain function has no concurrency
+orders.map(notify, executor="thread")  # error: no such option
+orders.map(notify, concurency=8)  # error: misspelt
+orders.map(notify, timeout=2)  # error: a bare number is no duration
+orders.map(notify, on_error="ignore")  # error: no such choice
+orders.map(notify, "notify")  # error: options are keyword-only
+orders.map(rate, uses=open_http)  # error: another service than the function's
+orders.map(rate)  # error: a second argument, but no service
+orders.for_each(print, concurrency=8)  # error: a plain function has no concurrency
+orders.for_each(notify, ordered=True)  # error: for_each emits nothing to be in order
+orders.count(name="n")  # error: not keyed
+
+# ---- ends and beginnings
+orders.sink(WritesNumbers())  # error: writes other records
+orders.sink(WritesNumbers)  # error: so do its objects
+orders.sink(post_numbers)  # error: and this function
+orders.sink(print)  # error: a plain function
+orders.map(str).union([1])  # error: a list is no stream
+job.source(ticks())  # error: the symbol is missing
+job.source(ticks(symbol=5))  # error: the symbol is a text
+job.source([1, 2, 3])  # error: a list is no source
+notify_all = orders.for_each(notify).map(str)  # error: nothing comes out of an end
+sc.Retry(backoff=5)  # error: a bare number is no duration
+sc.Checkpoints(every="1s")  # error: no directory
+sc.Checkpoints(to="x", mode="fast")  # error: no such mode
+job.run(workers="four")  # error: no such option
+sc.nope()  # error: no such word
+
+
+@sc.source  # error: it takes no position and yields nothing
+async def no_position() -> None: ...
+
+
+@sc.job  # error: it makes no job
+def no_job() -> int:
+    return 1
+
+
+def wrong_timers(ctx: sc.KeyContext[str]) -> None:
+    ctx.set_timer(1.5)  # error: a float is no timestamp
+    ctx.set_timer(after=30)  # error: a bare number is no duration
+    ctx.set_timer()  # error: no time
+    ctx.key.append(1)  # error: the key is a text

@@ -1,0 +1,143 @@
+"""Every verb, with both kinds of function: the type of what comes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, TypeGuard, assert_type
+
+import streamcp as sc
+from tests.typing.models import (
+    Http,
+    Ledger,
+    Order,
+    Staged,
+    Visits,
+    each,
+    open_http,
+    pages,
+    split_pages,
+    split_ticks,
+    ticks,
+)
+
+job = sc.Job("verbs")
+
+# ---- sources
+assert_type(job.source(ticks(symbol="BTC"), name="ticks"), sc.Stream[float])
+assert_type(job.source(split_ticks(), name="split", parallelism=2), sc.Stream[float])
+assert_type(job.source(split_pages(limit=3), name="pages"), sc.Stream[Order])
+assert_type(job.source(sc.items([1, 2, 3])), sc.Stream[int])
+orders = job.source(pages(), name="orders")
+assert_type(orders, sc.Stream[Order])
+
+
+# ---- map
+async def price(order: Order) -> float:
+    return order.amount
+
+
+async def price_with(order: Order, http: Http) -> float:
+    return await http.get_json(order.currency)
+
+
+def path_of(order: Order, http: Http) -> str:
+    return order.currency
+
+
+assert_type(orders.map(price), sc.Step[Order, float])
+assert_type(orders.map(price, concurrency=4, ordered=False, timeout="2s"), sc.Step[Order, float])
+assert_type(orders.map(price_with, uses=open_http, concurrency=4), sc.Step[Order, float])
+assert_type(orders.map(path_of, uses=open_http), sc.Step[Order, str])
+assert_type(orders.map(lambda order: order.id, name="ids"), sc.Step[Order, int])
+assert_type(orders.map(lambda order: order.country).map(str.upper), sc.Step[str, str])
+assert_type(orders.map(lambda order: order.country).map(json.loads), sc.Step[str, Any])
+
+
+# ---- filter
+async def is_known(order: Order) -> bool:
+    return order.id > 0
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
+
+
+assert_type(orders.filter(lambda order: order.amount > 1), sc.Step[Order, Order])
+assert_type(orders.filter(is_known, concurrency=3), sc.Step[Order, Order])
+several: list[int | str] = [1, "a"]
+mixed = job.source(sc.items(several))
+assert_type(mixed, sc.Stream[int | str])
+assert_type(mixed.filter(is_text), sc.Step[int | str, str])
+
+
+# ---- flat_map
+def halves(order: Order) -> Iterator[float]:
+    yield order.amount / 2
+
+
+async def slow_halves(order: Order) -> AsyncIterator[float]:
+    yield order.amount / 2
+
+
+async def some(order: Order) -> list[int] | None:
+    return None
+
+
+assert_type(orders.flat_map(halves), sc.Step[Order, float])
+assert_type(orders.flat_map(slow_halves, concurrency=2), sc.Step[Order, float])
+assert_type(orders.flat_map(some), sc.Step[Order, int])
+assert_type(orders.flat_map(lambda order: [order.id]), sc.Step[Order, int])
+
+
+# ---- union, branch, rebalance
+assert_type(orders.map(lambda o: o.id).union(orders.map(lambda o: o.country)), sc.Stream[int | str])
+assert_type(orders.branch(lambda o: o.id > 3), tuple[sc.Stream[Order], sc.Stream[Order]])
+assert_type(orders.rebalance(), sc.Stream[Order])
+anything: sc.Stream[object] = orders
+
+# ---- keyed
+by_country = orders.key_by(lambda order: order.country)
+assert_type(by_country, sc.KeyedStream[str, Order])
+assert_type(by_country.map(lambda order: order.id), sc.Step[Order, int])
+assert_type(by_country.count(name="n"), sc.Stream[tuple[str, int]])
+assert_type(by_country.reduce(lambda a, b: max(a, b, key=lambda o: o.amount)), sc.Stream[Order])
+assert_type(by_country.scan(float, lambda total, order: total + order.amount), sc.Stream[float])
+
+
+async def each_slowly(
+    order: Order, visits: Visits, ctx: sc.KeyContext[str]
+) -> AsyncIterator[Order]:
+    yield order
+
+
+def nothing(order: Order, visits: Visits, ctx: sc.KeyContext[str]) -> list[str] | None:
+    return None
+
+
+async def remind(timestamp: int, visits: Visits, ctx: sc.KeyContext[str]) -> list[int]:
+    return [timestamp]
+
+
+assert_type(by_country.process(each, state=Visits), sc.Step[Order, Order])
+assert_type(by_country.process(each_slowly, state=Visits, concurrency=4), sc.Step[Order, Order])
+assert_type(by_country.process(nothing, state=Visits), sc.Step[Order, str])
+assert_type(
+    by_country.process(each_slowly, state=Visits, on_timer=remind), sc.Step[Order, Order | int]
+)
+
+
+# ---- ends
+async def notify(order: Order) -> None: ...
+
+
+orders.sink(Ledger(), name="one ledger")
+orders.sink(Ledger, name="four ledgers", parallelism=4)
+orders.sink(lambda: Ledger(), name="made ledgers")
+orders.sink(Staged(), name="staged")
+orders.sink(sc.collect(), name="collected")
+orders.sink(sc.discard(), name="discarded")
+ledger: sc.TransactionalSink[Order, str] = Ledger()
+assert_type(orders.for_each(notify, concurrency=8), sc.SinkStep[Order])
+assert_type(orders.for_each(notify).errors, sc.Stream[sc.Failure[Order]])
+assert_type(orders.for_each(print), sc.SinkStep[Order])
