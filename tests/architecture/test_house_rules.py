@@ -84,9 +84,15 @@ def _is_broad(handler: ast.ExceptHandler) -> bool:
     return any(kind is None or (isinstance(kind, ast.Name) and kind.id in BROAD) for kind in kinds)
 
 
+def _only_cleans_up(handler: ast.ExceptHandler) -> bool:
+    """The half step is undone and the error goes on: nothing is hidden."""
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
+
+
 def _has_reason(lines: list[str], number: int) -> bool:
-    """A comment with words of its own on the line or on the one before; `noqa` is no reason."""
-    for line in lines[max(0, number - 2) : number]:
+    """A comment with words of its own on the line, before or after it; `noqa` is no reason."""
+    for line in lines[max(0, number - 2) : number + 1]:
         comment = line.partition("#")[2]
         if len(re.findall(r"\w+", re.sub(r"noqa(: *[A-Z0-9, ]+)?", "", comment))) >= 3:
             return True
@@ -96,7 +102,10 @@ def _has_reason(lines: list[str], number: int) -> bool:
 def broad_excepts_without_reason(file: SourceFile) -> Iterable[int]:
     lines = file.text.splitlines()
     handlers = [node for node in ast.walk(file.tree) if isinstance(node, ast.ExceptHandler)]
-    return [h.lineno for h in handlers if _is_broad(h) and not _has_reason(lines, h.lineno)]
+    hiding = [
+        handler for handler in handlers if _is_broad(handler) and not _only_cleans_up(handler)
+    ]
+    return [handler.lineno for handler in hiding if not _has_reason(lines, handler.lineno)]
 
 
 def missing_module_docstring(file: SourceFile) -> Iterable[int]:
@@ -182,6 +191,10 @@ GOOD: list[tuple[Rule, str]] = [
     (
         broad_excepts_without_reason,
         "try:\n    work()\n# A user's function may raise anything.\nexcept Exception:\n    pass",
+    ),
+    (
+        broad_excepts_without_reason,
+        "try:\n    work()\nexcept BaseException:\n    undo()\n    raise",
     ),
     (real_sleeps, "import asyncio\nasync def turn():\n    await asyncio.sleep(0)"),
 ]
