@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from graphlib import CycleError
 
 import pytest
@@ -278,3 +279,62 @@ def test_more_queued_records_never_shorten_the_alignment(
     more[index] = (queued + 100, rate, selectivity)
     assert predict(more) >= predict(stages)
     assert predict(stages) >= max(queued / rate for queued, rate, _ in stages)
+
+
+def drain_time(queues: list[int], capacities: list[int], rates: list[float]) -> float:
+    """Simulate bounded queues, one behind the other, until everything in them is served."""
+    now, blocked = 0.0, [False] * len(queues)
+    ends: list[tuple[float, int]] = []
+
+    def begin(stage: int) -> None:
+        if queues[stage] and not blocked[stage] and all(stage != busy for _, busy in ends):
+            heapq.heappush(ends, (now + 1 / rates[stage], stage))
+
+    def hand_on(stage: int) -> None:
+        following = stage + 1
+        blocked[stage] = following < len(queues) and queues[following] >= capacities[following]
+        if blocked[stage]:
+            return
+        queues[stage] -= 1
+        if following < len(queues):
+            queues[following] += 1
+            begin(following)
+        begin(stage)
+        if stage > 0 and blocked[stage - 1]:
+            hand_on(stage - 1)
+
+    for stage in range(len(queues)):
+        begin(stage)
+    while ends:
+        now, stage = heapq.heappop(ends)
+        hand_on(stage)
+    return now
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 20), st.integers(1, 20), st.floats(1, 1000)),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_prediction_agrees_with_simulated_backpressure(
+    stages: list[tuple[int, int, float]],
+) -> None:
+    """It is a lower bound, and exact where one task is the bottleneck throughout; in the worst
+    case the tasks are busy one after another, not at once."""
+    queues = [min(queued, capacity) for queued, capacity, _ in stages]
+    rates = [rate for _, _, rate in stages]
+    numbers = zip(queues, rates, strict=True)
+    predicted = predict_alignment(chain(*(((queued,), rate, 1.0) for queued, rate in numbers)))
+    simulated = drain_time(queues, [capacity for _, capacity, _ in stages], rates)
+    assert predicted is not None
+    assert predicted <= simulated * (1 + 1e-9)
+    assert predicted * len(stages) >= simulated * (1 - 1e-9)
+
+
+def test_prediction_of_a_full_pipeline_before_a_slow_sink_is_exact() -> None:
+    queues, rates = [50, 50, 50], [1000.0, 900.0, 10.0]
+    numbers = zip(queues, rates, strict=True)
+    predicted = predict_alignment(chain(*(((queued,), rate, 1.0) for queued, rate in numbers)))
+    assert predicted == pytest.approx(drain_time(list(queues), [50, 50, 50], rates))
