@@ -1,0 +1,159 @@
+"""Writes values with classes by number, and makes private copies (rule P37).
+
+A value that could not be read back is refused here, when it is written, naming step, class and
+remedy. One serializer belongs to one process and attempt; its class table only grows.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any, Final
+
+from streamcp.errors import SerializationError
+from streamcp.serialization.builtin_types import builtin_shape
+from streamcp.serialization.deserializer import Deserializer
+from streamcp.serialization.reader import MAKE
+from streamcp.serialization.registry import TypeRegistry, advice
+from streamcp.serialization.shapes import Make, Shape, Take, UnwritableError
+
+_ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
+_NOT_FLAT: Final = object()
+_MEMO: Final = {id(MAKE): (0, MAKE)}
+_PROTOCOL: Final = b"\x80\x05"
+_PRELUDE: Final = _PROTOCOL + b"cm\nmake\n\x940"  # gives `make` its place in an unpickler's memo
+
+
+class Serializer:
+    """Turns values into bytes and back. Not for use by several threads at a time."""
+
+    def __init__(self, registry: TypeRegistry) -> None:
+        """Write the classes that `registry` has when an instance is first met."""
+        self._registry = registry
+        self._table: list[dict[str, Any]] = []
+        self._numbers: dict[str, int] = {}
+        self._makers: list[Make] = []
+        self._writers: dict[type, tuple[tuple[int], Take]] = {}
+
+    def dumps(self, value: Any, *, step: str) -> bytes:
+        """Return `value` as bytes. Objects shared within `value` stay shared.
+
+        Raises SerializationError if `value` holds something that could not be read back: an
+        instance of a class that is not declared, of a class without a codec that is no data
+        class, or data classes that contain each other in a circle; names `step`.
+        """
+        buffer = io.BytesIO()
+        pickler = _Pickler(buffer, self)
+        try:
+            pickler.dump(value)
+        except SerializationError:
+            raise
+        except RecursionError:
+            raise SerializationError(
+                f"step {step!r}: a {type(value).__qualname__} contains itself or is nested too "
+                f"deeply; refer to the other object by a key"
+            ) from None
+        except Exception as error:  # reading a field may run anything of the user's
+            raise SerializationError(
+                f"step {step!r}: a {type(value).__qualname__} cannot be written: {error}"
+            ) from error
+        return buffer.getvalue()
+
+    def loads(self, data: bytes) -> Any:
+        """Return the value in `data`, which this serializer wrote.
+
+        Raises SerializationError if `data` is damaged or foreign.
+        """
+        return Deserializer(self._table, self._registry).loads(data)
+
+    def copy(self, value: Any, *, step: str) -> Any:
+        """Return a private copy of `value`, equal to what a restore would give.
+
+        Raises SerializationError as `dumps` does.
+        """
+        flat = self._flat_copy(value)
+        if flat is not _NOT_FLAT:
+            return flat
+        data = _PRELUDE + self.dumps(value, step=step)[len(_PROTOCOL) :]
+        return _Unpickler(io.BytesIO(data), self._makers).load()
+
+    def _flat_copy(self, value: Any) -> Any:
+        """A copy without going through bytes, if `value` holds nothing but plain values."""
+        cls = type(value)
+        if cls in _ATOMS:
+            return value
+        if cls is list or cls is set:
+            return value.copy() if _ATOMS.issuperset(map(type, value)) else _NOT_FLAT
+        if cls is dict:
+            is_flat = _ATOMS.issuperset(map(type, value.values())) and _ATOMS.issuperset(
+                map(type, value)
+            )
+            return value.copy() if is_flat else _NOT_FLAT
+        known = self._writers.get(cls)
+        return _NOT_FLAT if known is None else self._flat_instance(value, known)
+
+    def _flat_instance(self, value: Any, known: tuple[tuple[int], Take]) -> Any:
+        (number,), take = known
+        try:
+            values = take(value)
+        except Exception:  # noqa: BLE001 (writing it fails as well, and then says why)
+            return _NOT_FLAT
+        if not _ATOMS.issuperset(map(type, values)):
+            return _NOT_FLAT
+        return self._makers[number](values)
+
+    def classes(self) -> tuple[dict[str, Any], ...]:
+        """The class table, as plain JSON values; the number of a class is its index."""
+        return tuple(self._table)
+
+    def writer(self, cls: type) -> tuple[tuple[int], Take]:
+        """Class number and field values of instances of `cls`, which gets a number if need be.
+
+        Raises UnwritableError if a snapshot cannot hold instances of `cls`.
+        """
+        shape = self._registry.shape(cls) or builtin_shape(cls)
+        if shape is None:
+            raise UnwritableError(advice(cls))
+        number = self._numbers.get(shape.name)
+        if number is None:
+            number = self._enter(shape)
+        self._writers[cls] = (number,), shape.take
+        return self._writers[cls]
+
+    def _enter(self, shape: Shape) -> int:
+        number = self._numbers[shape.name] = len(self._table)
+        self._table.append({"name": shape.name, "kind": shape.kind, "fields": list(shape.fields)})
+        self._makers.append(shape.make)
+        return number
+
+
+class _Pickler(pickle.Pickler):
+    """Asked for everything but plain values, before pickle would look at it: so neither a class,
+    a function nor `__reduce__` of anything gets into the bytes."""
+
+    def __init__(self, buffer: io.BytesIO, serializer: Serializer) -> None:
+        super().__init__(buffer, 5)
+        self.memo = _MEMO
+        self._writers = serializer._writers
+        self._writer = serializer.writer
+
+    def reducer_override(self, obj: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Write `obj` as (make, class number, field values)."""
+        number, take = self._writers.get(type(obj)) or self._writer(type(obj))
+        return MAKE, number + take(obj)
+
+
+class _Unpickler(pickle.Unpickler):
+    """For bytes that this very serializer has just made, and for nothing else."""
+
+    def __init__(self, buffer: io.BytesIO, makers: list[Make]) -> None:
+        super().__init__(buffer)
+        self._makers = makers
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return `make`, whatever is asked for."""
+        return self._make
+
+    def _make(self, number: int, *values: Any) -> Any:
+        return self._makers[number](values)
