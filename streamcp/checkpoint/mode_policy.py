@@ -52,7 +52,7 @@ class ModePolicy:
         max_in_flight_bytes: int | None = None,
     ) -> None:
         """Take the settings; `alignment_timeout` is also the budget of the prediction."""
-        self._mode = mode
+        self._mode: ChosenMode = mode
         self._timeout = alignment_timeout
         self._predict = predict
         self._bound = max_in_flight_bytes
