@@ -1,0 +1,1 @@
+"""Tools to test jobs, connectors and storages with; nothing else in streamcp imports them."""

@@ -1,0 +1,441 @@
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamcp import durable_files
+from streamcp.checkpoint.snapshot import Section
+from streamcp.errors import CheckpointDamaged, Fenced, StorageError
+from streamcp.storage import layout
+from streamcp.storage.contract import CheckpointStorage
+from streamcp.storage.local import LocalStorage
+from streamcp.testing.storage_checks import (
+    SECTIONS,
+    SUBTASK,
+    check_checkpoint_storage,
+    complete_example,
+    example_manifest,
+)
+
+JOB = "orders"
+DATA = [(SUBTASK, SECTIONS[0])]
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[LocalStorage]:
+    storage = LocalStorage(tmp_path, job=JOB)
+    yield storage
+    storage.close()
+
+
+def names(directory: Path) -> list[str]:
+    return [name for name in durable_files.list_directory(directory / JOB) if "chk" in name]
+
+
+def test_local_storage_keeps_the_contract(tmp_path: Path) -> None:
+    def make(job: str) -> CheckpointStorage:
+        return LocalStorage(tmp_path, job=job)
+
+    check_checkpoint_storage(make)
+
+
+def test_completing_costs_one_manifest_fsync_and_three_of_directories(
+    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data durable, manifest durable, names durable, then the link, then the log's directory."""
+    storage.start_attempt()
+    trace: list[str] = []
+    for function in ("write_file", "sync_directory", "link_new"):
+        real = getattr(durable_files, function)
+
+        def traced(path: Path, *rest: object, real: object = real, name: str = function) -> object:
+            trace.append(f"{name} {path.relative_to(tmp_path / JOB)}")
+            return real(path, *rest)  # type: ignore[operator]
+
+        monkeypatch.setattr(durable_files, function, traced)
+    complete_example(storage, JOB, 1, 1)
+    assert trace == [
+        "write_file chk-00000001/data-1-1",
+        "write_file chk-00000001/_metadata",
+        "sync_directory chk-00000001",
+        "sync_directory .",
+        "link_new chk-00000001/_metadata",
+        "sync_directory log",
+    ]
+
+
+def test_using_storage_before_an_attempt_is_refused(storage: LocalStorage) -> None:
+    with pytest.raises(StorageError, match="call start_attempt first"):
+        storage.write_data(1, DATA)
+    storage.discard(1)
+    assert storage.retain(1) == []
+
+
+def test_several_data_files_of_one_checkpoint_are_kept_apart(storage: LocalStorage) -> None:
+    storage.start_attempt()
+    files = {storage.write_data(1, DATA)[0].file for _ in range(3)}
+    assert len(files) == 3
+
+
+def test_leftovers_of_a_dead_attempt_are_removed_at_start(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    first = storage.start_attempt()
+    complete_example(storage, JOB, 1, first.number)
+    storage.write_data(2, DATA)
+    (tmp_path / JOB / "log" / ".draft-left").write_bytes(b"")
+    storage.start_attempt()
+    assert names(tmp_path) == [layout.checkpoint_directory(1)]
+    assert ".draft-left" not in os.listdir(tmp_path / JOB / "log")
+
+
+def test_leftovers_of_a_newer_attempt_are_never_removed(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    first = storage.start_attempt()
+    newer = LocalStorage(tmp_path, job=JOB)
+    second = newer.start_attempt(take_over=True)
+    newer.write_data(second.next_checkpoint_id, DATA)
+    storage.discard(second.next_checkpoint_id)
+    storage.discard(first.next_checkpoint_id)
+    assert names(tmp_path) == [layout.checkpoint_directory(second.next_checkpoint_id)]
+    newer.close()
+
+
+def test_late_data_of_an_earlier_attempt_is_refused(storage: LocalStorage) -> None:
+    first = storage.start_attempt()
+    storage.start_attempt()
+    with pytest.raises(StorageError, match="belongs to an earlier attempt"):
+        storage.write_data(first.next_checkpoint_id, DATA)
+    with pytest.raises(Fenced, match="attempt 2 has begun"):
+        storage.complete(example_manifest(JOB, first.next_checkpoint_id, first.number))
+
+
+def test_data_of_an_ended_checkpoint_is_refused(storage: LocalStorage, tmp_path: Path) -> None:
+    storage.start_attempt()
+    storage.write_data(1, DATA)
+    storage.discard(1)
+    with pytest.raises(StorageError, match="has ended already"):
+        storage.write_data(1, DATA)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("end", ["discard", "start_attempt"])
+def test_data_written_while_its_checkpoint_ends_is_removed(
+    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    storage.start_attempt()
+    real = durable_files.write_file
+
+    def write(path: Path, chunks: object) -> int:
+        size = real(path, chunks)  # type: ignore[arg-type]
+        if path.name.startswith("data-") and end == "discard":
+            storage.discard(1)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(b"written after the removal")
+        elif path.name.startswith("data-"):
+            storage.start_attempt()
+        return size
+
+    monkeypatch.setattr(durable_files, "write_file", write)
+    with pytest.raises(StorageError, match="ended before its data was written"):
+        storage.write_data(1, DATA)
+    assert names(tmp_path) == []
+
+
+def test_data_is_written_side_by_side(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each writer waits inside the write until the other is there too."""
+    storage.start_attempt()
+    meet = threading.Barrier(2, timeout=30)
+    real = durable_files.write_file
+
+    def write(path: Path, chunks: object) -> int:
+        meet.wait()
+        return real(path, chunks)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(durable_files, "write_file", write)
+    threads = [threading.Thread(target=storage.write_data, args=(1, DATA)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not meet.broken
+
+
+def test_manifest_that_could_not_be_read_back_is_not_completed(storage: LocalStorage) -> None:
+    attempt = storage.start_attempt()
+    manifest = example_manifest(JOB, 1, attempt.number)
+    object.__setattr__(manifest.acknowledgements[0].statistics, "sync", float("nan"))
+    with pytest.raises(StorageError, match=r"checkpoint 1.*'sync'"):
+        storage.complete(manifest)
+    assert storage.start_attempt().completed == ()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("function", ["fsync", "link", "open", "mkdir"])
+def test_failing_disk_leaves_no_checkpoint_visible_and_later_ones_succeed(
+    storage: LocalStorage,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    function: str,
+) -> None:
+    attempt = storage.start_attempt()
+    complete_example(storage, JOB, 1, attempt.number)
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(os, function, fail)
+        with pytest.raises(StorageError, match="could not be"):
+            complete_example(storage, JOB, 2, attempt.number)
+    storage.discard(2)
+    assert names(tmp_path) == [layout.checkpoint_directory(1)]
+    complete_example(storage, JOB, 3, attempt.number)
+    assert [each.checkpoint_id for each in storage.start_attempt().completed] == [1, 3]
+
+
+def fail_log_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = durable_files.sync_directory
+
+    def sync(path: Path) -> None:
+        if path.name == "log":
+            raise durable_files.explain("fsynced", path, OSError(errno.EIO, "broken"))
+        real(path)
+
+    monkeypatch.setattr(durable_files, "sync_directory", sync)
+
+
+def test_completion_that_is_visible_but_not_durable_is_reported_and_kept(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = storage.start_attempt()
+    complete_example(storage, JOB, 1, attempt.number)
+    with monkeypatch.context() as failing:
+        fail_log_sync(failing)
+        with pytest.raises(StorageError, match="log could not be fsynced"):
+            complete_example(storage, JOB, 2, attempt.number)
+        storage.discard(2)
+        assert storage.retain(1) == []
+    assert storage.verify(2) == []
+    complete_example(storage, JOB, 3, attempt.number)
+    assert storage.retain(1) == [1, 2]
+
+
+def test_completing_again_after_an_error_succeeds(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = storage.start_attempt()
+    with monkeypatch.context() as failing:
+        fail_log_sync(failing)
+        with pytest.raises(StorageError):
+            complete_example(storage, JOB, 1, attempt.number)
+    storage.complete(example_manifest(JOB, 1, attempt.number))
+    assert storage.retain(1) == []
+    assert storage.verify(1) == []
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_unanswered_link_is_settled_by_reading_the_log(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    attempt = storage.start_attempt()
+    real = durable_files.link_new
+
+    def link(source: Path, target: Path) -> bool:
+        if linked:
+            real(source, target)
+        raise durable_files.explain("linked", target, OSError(errno.EIO, "broken"))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(durable_files, "link_new", link)
+        with pytest.raises(StorageError, match="could not be linked"):
+            complete_example(storage, JOB, 1, attempt.number)
+    storage.discard(1)
+    complete_example(storage, JOB, 2, attempt.number)
+    expected = [1, 2] if linked else [2]
+    assert [each.checkpoint_id for each in storage.start_attempt().completed] == expected
+    assert [storage.verify(number) for number in expected] == [[] for _ in expected]
+
+
+def test_unanswered_link_of_a_fenced_attempt_is_not_taken_for_its_own(
+    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = storage.start_attempt()
+    newer = LocalStorage(tmp_path, job=JOB)
+
+    def link(source: Path, target: Path) -> bool:
+        raise durable_files.explain("linked", target, OSError(errno.EIO, "broken"))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(durable_files, "link_new", link)
+        with pytest.raises(StorageError, match="could not be linked"):
+            complete_example(storage, JOB, 1, attempt.number)
+    newer.start_attempt(take_over=True)
+    storage.discard(1)
+    with pytest.raises(Fenced):
+        complete_example(storage, JOB, 2, attempt.number)
+    newer.close()
+
+
+def test_retention_waits_for_what_cannot_be_removed(
+    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = storage.start_attempt()
+    for number in (1, 2):
+        complete_example(storage, JOB, number, attempt.number)
+    real = Path.unlink
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        if path.name in stuck:
+            raise PermissionError(errno.EACCES, "stuck")
+        real(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    stuck = {layout.entry(2)}
+    assert storage.retain(1) == []
+    assert storage.verify(1) == []
+    stuck = {"data-1-1"}
+    assert storage.retain(1) == [1]
+    assert len(names(tmp_path)) == 2
+    stuck = set()
+    assert storage.retain(1) == []
+    assert names(tmp_path) == [layout.checkpoint_directory(2)]
+
+
+def test_file_that_a_kept_checkpoint_refers_to_is_kept(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    attempt = storage.start_attempt()
+    first = complete_example(storage, JOB, 1, attempt.number)
+    shared = first.acknowledgements[0].sections
+    storage.complete(example_manifest(JOB, 2, attempt.number, shared))
+    assert storage.retain(1) == [1]
+    assert storage.verify(2) == []
+    complete_example(storage, JOB, 3, attempt.number)
+    assert storage.retain(1) == [2]
+    assert names(tmp_path) == [layout.checkpoint_directory(3)]
+
+
+def test_removing_all_checkpoints_keeps_numbers_and_ids_increasing(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    attempt = storage.start_attempt()
+    complete_example(storage, JOB, 1, attempt.number)
+    top = max(os.listdir(tmp_path / JOB / "log"))
+    assert storage.retain(0) == [1]
+    assert storage.retain(0) == []
+    assert min(os.listdir(tmp_path / JOB / "log")) < top < max(os.listdir(tmp_path / JOB / "log"))
+    again = storage.start_attempt()
+    assert (again.number, again.completed, names(tmp_path)) == (2, (), [])
+    assert again.next_checkpoint_id > 1
+
+
+def test_ids_stay_unused_after_many_failures_without_any_completion(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    highest = storage.start_attempt().next_checkpoint_id + 2600
+    for number in range(1, highest + 1):
+        storage.discard(number)
+    again = LocalStorage(tmp_path, job=JOB)
+    storage.close()
+    assert again.start_attempt().next_checkpoint_id > highest
+    again.close()
+
+
+def test_ids_that_cannot_be_reserved_are_not_written(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.start_attempt()
+
+    def link(source: Path, target: Path) -> bool:
+        raise durable_files.explain("linked", target, OSError(errno.ENOSPC, "full"))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(durable_files, "link_new", link)
+        assert storage.write_data(999, DATA)
+        with pytest.raises(StorageError, match="disk full"):
+            storage.write_data(1001, DATA)
+    assert storage.write_data(1002, DATA)
+    assert storage.start_attempt().next_checkpoint_id > 1002
+
+
+def test_reserved_ids_do_not_fence_the_own_attempt(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = storage.start_attempt()
+    with monkeypatch.context() as failing:
+        fail_log_sync(failing)
+        storage.discard(900)
+    complete_example(storage, JOB, 901, attempt.number)
+    assert [each.checkpoint_id for each in storage.start_attempt().completed] == [901]
+
+
+def test_entry_of_another_kind_that_may_be_the_newest_completion_stops_the_start(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    """A silent fall-back to an older checkpoint could write results twice (P35)."""
+    attempt = storage.start_attempt()
+    complete_example(storage, JOB, 1, attempt.number)
+    complete_example(storage, JOB, 2, attempt.number)
+    entry = tmp_path / JOB / "log" / layout.entry(3)
+    (tmp_path / JOB / layout.checkpoint_directory(2) / "_metadata").unlink()
+    entry.write_bytes(b"damaged")
+    with pytest.raises(CheckpointDamaged, match=r"000000000003.*move it away"):
+        storage.start_attempt()
+    entry.unlink()
+    assert [each.checkpoint_id for each in storage.start_attempt().completed] == [1]
+
+
+def test_damaged_newest_checkpoint_is_still_listed(storage: LocalStorage, tmp_path: Path) -> None:
+    attempt = storage.start_attempt()
+    complete_example(storage, JOB, 1, attempt.number)
+    complete_example(storage, JOB, 2, attempt.number)
+    (tmp_path / JOB / layout.checkpoint_directory(2) / "_metadata").write_bytes(b"damaged")
+    again = storage.start_attempt()
+    assert [each.checkpoint_id for each in again.completed] == [1, 2]
+    with pytest.raises(CheckpointDamaged, match="checksum"):
+        storage.load_manifest(2)
+    # What the damaged manifest refers to cannot be told: nothing is removed until it is gone.
+    assert storage.retain(1) == [1]
+    assert len(names(tmp_path)) == 2
+    complete_example(storage, JOB, again.next_checkpoint_id, again.number)
+    assert storage.retain(1) == [2]
+    assert names(tmp_path) == [layout.checkpoint_directory(again.next_checkpoint_id)]
+
+
+def test_damaged_attempt_entry_frees_neither_its_number_nor_its_ids(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    storage.start_attempt()
+    second = storage.start_attempt()
+    entry = tmp_path / JOB / "log" / layout.entry(2)
+    raw = entry.read_bytes()
+    entry.write_bytes(raw[:-3])
+    third = storage.start_attempt()
+    assert third.number == second.number + 1
+    assert third.next_checkpoint_id > second.next_checkpoint_id
+
+
+def test_large_frames_are_written_and_read(storage: LocalStorage) -> None:
+    storage.start_attempt()
+    frames = (b"a" * 3_000_000, b"b")
+    section = Section("pending", "fx", frames, 2)
+    (handle,) = storage.write_data(1, [(SUBTASK, section)])
+    assert tuple(storage.read_section(1, handle)) == frames
+
+
+def test_history_is_cut_by_a_running_attempt_only(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamcp.storage.history.LIMIT", 2)
+    storage.start_attempt()
+    for number in range(7):
+        storage.append_history({"n": number})
+    assert [entry["n"] for entry in storage.read_history()] == [5, 6]

@@ -1,0 +1,169 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from streamcp import durable_files
+from streamcp.errors import StorageError
+
+
+def fail_with(code: int, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, function, fail)
+
+
+def test_written_file_holds_all_chunks_and_tells_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    assert durable_files.write_file(path, [b"ab", b"", b"cde"]) == 5
+    assert path.read_bytes() == b"abcde"
+
+
+def test_writing_over_an_existing_file_is_refused_and_leaves_it_alone(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b"old")
+    with pytest.raises(StorageError, match=r"data could not be written: it exists already"):
+        durable_files.write_file(path, [b"new"])
+    assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        (errno.ENOSPC, "disk full"),
+        (errno.EDQUOT, "quota"),
+        (errno.EIO, "input/output error"),
+        (errno.EPROTO, "Protocol error"),
+    ],
+)
+def test_failing_fsync_names_path_and_cause_and_leaves_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, cause: str
+) -> None:
+    fail_with(code, monkeypatch, "fsync")
+    with pytest.raises(StorageError, match=cause) as caught:
+        durable_files.write_file(tmp_path / "data", [b"ab"])
+    assert str(tmp_path / "data") in str(caught.value)
+    assert os.listdir(tmp_path) == []
+
+
+def test_chunks_that_raise_leave_no_part_and_their_own_error(tmp_path: Path) -> None:
+    def broken() -> "object":
+        yield b"ab"
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        durable_files.write_file(tmp_path / "data", broken())  # type: ignore[arg-type]
+    assert os.listdir(tmp_path) == []
+
+
+def test_missing_directory_names_path_and_cause(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no such file or directory"):
+        durable_files.write_file(tmp_path / "none" / "data", [b""])
+
+
+def test_link_to_a_free_name_is_made(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    assert durable_files.link_new(tmp_path / "a", tmp_path / "b")
+    assert durable_files.is_same_file(tmp_path / "a", tmp_path / "b")
+
+
+def test_link_to_a_taken_name_is_refused_and_leaves_it_alone(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    (tmp_path / "b").write_bytes(b"x")
+    assert not durable_files.link_new(tmp_path / "a", tmp_path / "b")
+    assert not durable_files.is_same_file(tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.parametrize("code", [errno.EEXIST, errno.EIO])
+def test_link_made_although_an_error_came_back_counts_as_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    real = os.link
+
+    def link(source: Path, target: Path) -> None:
+        real(source, target)
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "link", link)
+    assert durable_files.link_new(tmp_path / "a", tmp_path / "b")
+
+
+def test_link_not_made_for_another_reason_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    fail_with(errno.ENOSPC, monkeypatch, "link")
+    with pytest.raises(StorageError, match="b could not be linked: disk full"):
+        durable_files.link_new(tmp_path / "a", tmp_path / "b")
+
+
+def test_rename_replaces_the_target(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"new")
+    (tmp_path / "b").write_bytes(b"old")
+    durable_files.rename(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == b"new"
+    assert not durable_files.exists(tmp_path / "a")
+
+
+def test_rename_of_a_missing_file_raises_and_leaves_the_target(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"old")
+    with pytest.raises(StorageError, match="a could not be renamed"):
+        durable_files.rename(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == b"old"
+
+
+def test_directories_are_made_with_their_parents(tmp_path: Path) -> None:
+    durable_files.make_directories(tmp_path / "a" / "b")
+    durable_files.make_directories(tmp_path / "a" / "b")
+    durable_files.make_directory(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_permission_denied_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_with(errno.EACCES, monkeypatch, "mkdir")
+    with pytest.raises(StorageError, match="made: permission denied"):
+        durable_files.make_directory(tmp_path / "a")
+
+
+def test_what_does_not_exist_reads_as_none_and_removes_as_done(tmp_path: Path) -> None:
+    assert durable_files.read_file(tmp_path / "a") is None
+    assert durable_files.read_range(tmp_path / "a", 0, 1) is None
+    assert durable_files.list_directory(tmp_path / "a") == []
+    durable_files.remove_file(tmp_path / "a")
+    durable_files.remove_directory(tmp_path / "a")
+
+
+def test_range_reads_what_there_is(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abcdef")
+    assert durable_files.read_range(tmp_path / "a", 1, 3) == b"bcd"
+    assert durable_files.read_range(tmp_path / "a", 4, 10**15) == b"ef"
+    assert durable_files.read_range(tmp_path / "a", 9, 3) == b""
+
+
+def test_range_is_read_whole_although_the_system_gives_it_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_bytes(b"abcdef")
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, length, at: real(fd, min(length, 2), at))
+    assert durable_files.read_range(tmp_path / "a", 1, 5) == b"bcdef"
+
+
+def test_reading_a_directory_as_a_file_names_the_cause(tmp_path: Path) -> None:
+    for read in (durable_files.read_file, lambda path: durable_files.read_range(path, 0, 1)):
+        with pytest.raises(StorageError, match="it is a directory"):
+            read(tmp_path)
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(StorageError, match="not a directory"):
+        durable_files.list_directory(tmp_path / "a")
+
+
+def test_looking_below_a_file_names_the_cause(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(StorageError, match="not a directory"):
+        durable_files.exists(tmp_path / "a" / "b")
+    with pytest.raises(StorageError, match="not a directory"):
+        durable_files.is_same_file(tmp_path / "a", tmp_path / "a" / "b")
