@@ -31,7 +31,7 @@ def test_imports_follow_the_contracts() -> None:
     # In a process of its own: the linter configures logging and would silence our loggers.
     linter = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run(
-        [linter, "--config", CONTRACTS, "--no-cache", "--no-logo"],
+        [linter, "--no-cache"],
         cwd=ROOT,
         capture_output=True,
         text=True,
