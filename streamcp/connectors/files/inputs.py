@@ -29,15 +29,19 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file, or a member of a zip archive."""
+    """A file, or a member of a zip archive.
+
+    `name` tells it apart from the others in positions: without the folder, so that a job goes on
+    although its files have been moved together."""
 
     path: str
+    name: str
     member: str | None = None
 
     @property
     def label(self) -> str:
-        """Name it in positions and errors."""
-        return self.path if self.member is None else f"{self.path}!{self.member}"
+        """Name it in errors."""
+        return _joined(self.path, self.member)
 
 
 def list_files(path: str, member: str | None) -> list[InputFile]:
@@ -45,30 +49,35 @@ def list_files(path: str, member: str | None) -> list[InputFile]:
 
     `path` is a file, a directory (its files, without hidden ones) or a glob pattern; `member`
     chooses from zip archives, by name or pattern. Raises SettingsError if there are none."""
-    files = [file for found in _paths(path) for file in _members(found, member)]
+    folder, names = _folder_and_names(path)
+    found = [(os.path.join(folder, name), name) for name in names]
+    plain = [InputFile(place, name) for place, name in found if os.path.isfile(place)]
+    files = [file for archive in plain for file in _members(archive, member)]
     if not files:
-        asked = path if member is None else f"{path}!{member}"
+        asked = _joined(path, member)
         raise SettingsError(f"no file matches {asked!r}; name a file, a directory or a pattern")
     return files
 
 
-def _paths(path: str) -> list[str]:
+def _folder_and_names(path: str) -> tuple[str, list[str]]:
     if os.path.isdir(path):
-        names = sorted(name for name in os.listdir(path) if not name.startswith("."))
-        found = [os.path.join(path, name) for name in names]
-    elif os.path.exists(path):
-        found = [path]
-    else:
-        found = sorted(glob.glob(path, recursive=True))
-    return [name for name in found if os.path.isfile(name)]
+        return path, sorted(name for name in os.listdir(path) if not name.startswith("."))
+    if os.path.exists(path):
+        return os.path.dirname(path), [os.path.basename(path)]
+    return "", sorted(glob.glob(path, recursive=True))
 
 
-def _members(path: str, member: str | None) -> list[InputFile]:
-    if not path.endswith(".zip"):
-        return [InputFile(path)]
-    with _damage_named(path, 0), zipfile.ZipFile(path) as archive:
+def _members(file: InputFile, member: str | None) -> list[InputFile]:
+    if not file.path.endswith(".zip"):
+        return [file]
+    with _damage_named(file.path, 0), zipfile.ZipFile(file.path) as archive:
         names = sorted(info.filename for info in archive.infolist() if not info.is_dir())
-    return [InputFile(path, name) for name in names if _wanted(name, member)]
+    wanted = [name for name in names if _wanted(name, member)]
+    return [InputFile(file.path, _joined(file.name, name), name) for name in wanted]
+
+
+def _joined(path: str, member: str | None) -> str:
+    return path if member is None else f"{path}!{member}"
 
 
 def _wanted(name: str, member: str | None) -> bool:

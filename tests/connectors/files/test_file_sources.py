@@ -108,6 +108,18 @@ async def test_file_that_has_grown_is_read_on(tmp_path: Path) -> None:
 
 
 @every_kind
+async def test_files_that_were_moved_together_are_read_on(tmp_path: Path, kind: str) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    save(before, b"1\n2\n", kind, name="a")
+    save(before, b"3\n", kind, name="b")
+    _, position = (await batches(files.lines(before)))[0]
+    before.rename(after)
+
+    assert await read(files.lines(after), position) == ["3"]
+
+
+@every_kind
 async def test_file_that_has_shrunk_is_an_error_naming_it(tmp_path: Path, kind: str) -> None:
     _, position = (await batches(files.lines(save(tmp_path, b"1\n" * 100, kind))))[-1]
     path = save(tmp_path, b"1\n" * 10, kind)
@@ -159,6 +171,20 @@ async def test_several_files_go_on_at_every_position(tmp_path: Path) -> None:
 
     expected = [f"{letter}{i}" for letter in "acd" for i in range(30)]
     await assert_every_position_gives_its_tail(files.lines(tmp_path), expected)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 29, 30, 31, 45, 60, 99])
+async def test_limit_counts_over_files_and_restores(tmp_path: Path, limit: int) -> None:
+    save(tmp_path, b"".join(b"a%d\n" % i for i in range(30)), name="a")
+    save(tmp_path, b"".join(b"b%d\n" % i for i in range(30)), "gz", name="b")
+
+    expected = [f"{letter}{i}" for letter in "ab" for i in range(30)][:limit]
+    await assert_every_position_gives_its_tail(files.lines(tmp_path, limit=limit), expected)
+
+
+def test_limit_below_zero_is_refused_at_definition() -> None:
+    with pytest.raises(SettingsError, match=r"read_csv\(limit=-1\)"):
+        files.read_csv("x", limit=-1)
 
 
 async def test_members_of_an_archive_are_chosen_by_name_or_pattern(tmp_path: Path) -> None:
