@@ -51,9 +51,9 @@ def _is_frozen(cls: type[Any]) -> bool:
         return bool(cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
     struct = getattr(cls, "__struct_config__", None)  # msgspec
     model = getattr(cls, "model_config", None)  # pydantic
-    frozen_by_attrs = cls.__setattr__.__module__ == "attr._make"
+    setter = cls.__setattr__  # attrs replaces it
     return (
         bool(getattr(struct, "frozen", False))
         or bool(isinstance(model, dict) and model.get("frozen"))
-        or (frozen_by_attrs and "frozen" in cls.__setattr__.__name__)
+        or (getattr(setter, "__module__", "") == "attr._make" and "frozen" in setter.__name__)
     )
