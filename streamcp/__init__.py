@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from streamcp.operators.sources import Source
     from streamcp.runners.handle import JobHandle as Running
     from streamcp.runners.handle import JobResult
+    from streamcp.serialization.registry import codec
 
 __all__ = [
     "BuildError",
@@ -72,6 +73,7 @@ __all__ = [
     "StreamcpError",
     "Transaction",
     "TransactionalSink",
+    "codec",
     "collect",
     "discard",
     "files",
@@ -116,6 +118,7 @@ _HOMES = {
     "StreamcpError": "streamcp.errors:StreamcpError",
     "Transaction": "streamcp.operators.sinks:Transaction",
     "TransactionalSink": "streamcp.operators.sinks:TransactionalSink",
+    "codec": "streamcp.serialization.registry:codec",
     "collect": "streamcp.connectors.collect:collect",
     "discard": "streamcp.connectors.collect:discard",
     "generator": "streamcp.connectors.generator:generator",

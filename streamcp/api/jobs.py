@@ -24,6 +24,7 @@ from streamcp.operators.steps import SourceStep
 
 if TYPE_CHECKING:
     from streamcp.runners.handle import JobHandle, JobResult
+    from streamcp.serialization.registry import TypeCodec
 
 T = TypeVar("T")
 
@@ -42,7 +43,8 @@ class Job:
     - `max_parallelism`: fixed for the job's life; keys are divided into so many groups.
     - `restart`: None for three attempts with exponential backoff if checkpoints are on, else none.
     - `channel_capacity`: records per channel; 1000 if nothing else is set.
-    - `types`: classes of records, keys and state that no annotation of a step declares.
+    - `types`: classes of records, keys and state that no annotation of a step declares, and
+      `codec`s of those that are no data classes.
 
     A job with checkpoints continues from its newest complete one in every run, unless `fresh`.
     Raises DefinitionError for values that no job can have.
@@ -57,7 +59,7 @@ class Job:
         max_parallelism: int = 128,
         restart: Restart | None = None,
         channel_capacity: int | None = None,
-        types: Sequence[Any] = (),
+        types: Sequence[type[Any] | TypeCodec] = (),
     ) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise DefinitionError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import assert_type
 
@@ -30,6 +31,7 @@ def orders(topic: str = "orders", *, limit: int = 1000, out: Path = Path("dead")
     job = sc.Job(
         topic,
         checkpoints=sc.Checkpoints(every="10s", to="./checkpoints", mode="adaptive"),
+        types=[Order, sc.codec(Decimal, str, Decimal)],
         restart=sc.Restart.fixed_delay(attempts=5, delay="2s"),
     )
     incoming = job.source(pages(), name="orders")
