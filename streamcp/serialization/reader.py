@@ -32,12 +32,13 @@ class Maker:
 MAKE: Final = Maker()
 Make: TypeAlias = Callable[[int, Sequence[Any]], Any]
 """Class number and values of the fields to an instance."""
+_Load: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 
 _DEPTH: Final = 2000  # hashing tuples deeper than this could overflow the stack of C
 _KEY_PARTS: Final = 100_000  # parts of keys to hash, in excess of ten for every byte
 
 _PROTOCOL: Final = b"\x80\x05"
-_MEMOIZE, _GET, _TEXT, _BYTE, _MARK, _FRAME, _STOP = 0x94, 0x68, 0x8C, 0x4B, 0x28, 0x95, 0x2E
+_MEMOIZE, _GET, _LONG_GET, _MARK, _FRAME, _STOP = 0x94, 0x68, 0x6A, 0x28, 0x95, 0x2E
 
 
 def read_value(data: bytes, make: Make) -> Any:
@@ -81,32 +82,29 @@ class _Reader:
         outer: list[list[Any]] = []
         stack: list[Any] = []
         pos = 2
-        while (op := data[pos]) != _STOP:
+        loads, actions, closings, recall = _LOADS, _ACTIONS, _CLOSINGS, self.recall
+        memoize, get, mark, stop = _MEMOIZE, _GET, _MARK, _STOP  # locals: this is the hot loop
+        while (op := data[pos]) != stop:
             pos += 1
-            if op == _MEMOIZE:
+            if op == memoize:
                 memo.append(stack[-1])
-            elif op == _GET:
-                stack.append(self.recall(data[pos]))
+            elif op in loads:
+                value, pos = loads[op](data, pos)
+                stack.append(value)
+            elif op == get:
+                stack.append(recall(data[pos]))
                 pos += 1
-            elif op == _TEXT:
-                end = pos + 1 + data[pos]
-                _require(end <= size, "a text is cut off")
-                stack.append(str(data[pos + 1 : end], "utf-8", "surrogatepass"))
-                pos = end
-            elif op == _BYTE:
-                stack.append(data[pos])
-                pos += 1
-            elif op == _MARK:
+            elif op == mark:
                 outer.append(stack)
                 stack = []
-            elif op in _LOADS:
-                value, pos = _LOADS[op](self, pos)
-                stack.append(value)
-            elif op in _ACTIONS:
-                _ACTIONS[op](self, stack)
-            elif op in _CLOSINGS:
+            elif op in actions:
+                actions[op](self, stack)
+            elif op in closings:
                 parts, stack = stack, outer.pop()
-                _CLOSINGS[op](self, stack, parts)
+                closings[op](self, stack, parts)
+            elif op == _LONG_GET:
+                stack.append(recall(int.from_bytes(data[pos : pos + 4], "little")))
+                pos += 4
             else:
                 _require(op == _FRAME, f"byte {op:#x} means nothing here")
                 pos = self.frame(pos)
@@ -151,26 +149,35 @@ def _require(holds: bool, otherwise: str) -> None:
         raise ValueError(otherwise)
 
 
-def _constant(value: Any) -> Callable[[_Reader, int], tuple[Any, int]]:
-    return lambda reader, pos: (value, pos)
+def _constant(value: Any) -> _Load:
+    return lambda data, pos: (value, pos)
 
 
-def _fixed(form: str) -> Callable[[_Reader, int], tuple[Any, int]]:
+def _fixed(form: str) -> _Load:
     layout = struct.Struct(form)
     unpack, size = layout.unpack_from, layout.size
-    return lambda reader, pos: (unpack(reader.data, pos)[0], pos + size)
+    return lambda data, pos: (unpack(data, pos)[0], pos + size)
 
 
-def _sized(width: int, build: Callable[[bytes], Any]) -> Callable[[_Reader, int], tuple[Any, int]]:
+def _sized(width: int, build: Callable[[bytes], Any]) -> _Load:
     """Content behind its length; nothing is allocated before the length is known to be true."""
 
-    def load(reader: _Reader, pos: int) -> tuple[Any, int]:
+    def load(data: bytes, pos: int) -> tuple[Any, int]:
         start = pos + width
-        end = start + int.from_bytes(reader.data[pos:start], "little")
-        _require(end <= len(reader.data), "a length exceeds the data")
-        return build(reader.data[start:end]), end
+        end = start + int.from_bytes(data[pos:start], "little")
+        _require(end <= len(data), "a length exceeds the data")
+        return build(data[start:end]), end
 
     return load
+
+
+def _short_text(data: bytes, pos: int) -> tuple[str, int]:
+    """The most frequent one, therefore written out."""
+    start = pos + 1
+    end = start + data[pos]
+    if end > len(data):
+        raise ValueError("a text is cut off")
+    return str(data[start:end], "utf-8", "surrogatepass"), end
 
 
 def _text(data: bytes) -> str:
@@ -181,18 +188,16 @@ def _integer(data: bytes) -> int:
     return int.from_bytes(data, "little", signed=True)
 
 
-def _long_get(reader: _Reader, pos: int) -> tuple[Any, int]:
-    return reader.recall(int.from_bytes(reader.data[pos : pos + 4], "little")), pos + 4
-
-
-_LOADS: Final[dict[int, Callable[[_Reader, int], tuple[Any, int]]]] = {
+_LOADS: Final[dict[int, _Load]] = {
     0x4E: _constant(None),
     0x88: _constant(True),
     0x89: _constant(False),
     0x29: _constant(()),
-    0x5D: lambda reader, pos: ([], pos),
-    0x7D: lambda reader, pos: ({}, pos),
-    0x8F: lambda reader, pos: (set(), pos),
+    0x5D: lambda data, pos: ([], pos),
+    0x7D: lambda data, pos: ({}, pos),
+    0x8F: lambda data, pos: (set(), pos),
+    0x8C: _short_text,
+    0x4B: lambda data, pos: (data[pos], pos + 1),
     0x4A: _fixed("<i"),
     0x4D: _fixed("<H"),
     0x47: _fixed(">d"),
@@ -204,11 +209,10 @@ _LOADS: Final[dict[int, Callable[[_Reader, int], tuple[Any, int]]]] = {
     0x42: _sized(4, bytes),
     0x8E: _sized(8, bytes),
     0x96: _sized(8, bytearray),
-    0x6A: _long_get,
 }
 """Opcodes that put one value on the stack: NONE, NEWTRUE, NEWFALSE, EMPTY_TUPLE, EMPTY_LIST,
 EMPTY_DICT, EMPTY_SET, BININT, BININT2, BINFLOAT, LONG1, LONG4, BINUNICODE, BINUNICODE8,
-SHORT_BINBYTES, BINBYTES, BINBYTES8, BYTEARRAY8, LONG_BINGET."""
+BININT1, SHORT_BINUNICODE, SHORT_BINBYTES, BINBYTES, BINBYTES8, BYTEARRAY8."""
 
 
 def _short_tuple(count: int) -> Callable[[_Reader, list[Any]], None]:
@@ -232,7 +236,8 @@ def _set_item(reader: _Reader, stack: list[Any]) -> None:
 
 def _reduce(reader: _Reader, stack: list[Any]) -> None:
     arguments, function = stack.pop(), stack.pop()
-    _require(function is MAKE and type(arguments) is tuple, "something else than make is called")
+    if function is not MAKE or type(arguments) is not tuple:
+        raise ValueError("something else than make is called")
     reader.requests -= 1
     value = reader.make(arguments[0], arguments[1:])
     nested = reader.nested.get(id(arguments))

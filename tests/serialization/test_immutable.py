@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import dataclasses
+import enum
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pytest
+
+from streamcp.serialization.immutable import all_leaves, is_deeply_immutable
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    a: Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FrozenSlots:
+    a: Any
+
+
+@dataclasses.dataclass
+class Open:
+    a: Any
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+class Color(enum.Enum):
+    RED: Any = [1]  # noqa: RUF012 (what a member is worth does not matter)
+
+
+class Text(str):
+    """A subclass may hold anything."""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1, "a", None, Decimal(1), (), (1, ("a", None)), frozenset([1, (2, 3)]), Frozen(1),
+     FrozenSlots((1, Frozen("a"))), Pair(1, Frozen(2)), Color.RED, Frozen(Color.RED)],
+    ids=repr,
+)  # fmt: skip
+def test_a_value_that_cannot_change_is_immutable(value: Any) -> None:
+    assert is_deeply_immutable(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[], {}, set(), bytearray(), Open(1), (1, []), Frozen([1]), FrozenSlots((1, {})),
+     Pair(1, Open(2)), Frozen(Frozen(Frozen(set()))), object(), len, Text("a"), (Text("a"),)],
+    ids=repr,
+)  # fmt: skip
+def test_a_value_that_can_change_somewhere_is_not(value: Any) -> None:
+    assert not is_deeply_immutable(value)
+
+
+def test_a_type_is_not_remembered_as_immutable_because_one_value_was() -> None:
+    assert is_deeply_immutable(Frozen(1))
+    assert not is_deeply_immutable(Frozen([]))
+    assert is_deeply_immutable(Frozen(1))
+
+
+def test_a_value_that_is_costly_to_judge_counts_as_changeable() -> None:
+    shared: Any = ()
+    for _ in range(100):
+        shared = (shared, shared)
+    assert not is_deeply_immutable(shared)
+
+
+def test_a_batch_of_leaves_is_recognized() -> None:
+    assert all_leaves([1, "a", None, 2.5])
+    assert all_leaves([])
+    assert not all_leaves([1, (1,)])
+    assert not all_leaves([Text("a")])
