@@ -18,14 +18,23 @@ from uuid import UUID
 import pytest
 
 from streamcp.connectors import files
+from streamcp.connectors.files import sink as sink_module
 from streamcp.connectors.files.sink import JsonLines, Token
 from streamcp.errors import SerializationError, StorageError
 from streamcp.identifiers import TransactionId, transaction_prefix
 from streamcp.operators.sinks import Transaction, TransactionalSink
 
 T = TypeVar("T")
+unbuffered = pytest.mark.parametrize("buffer", [0], indirect=True)
+buffered_or_not = pytest.mark.parametrize("buffer", [0, 10, 1000], indirect=True)
 FIRST = Transaction("job.sink.0.1.0")
 SECOND = Transaction("job.sink.0.1.1")
+
+
+@pytest.fixture(autouse=True)
+def buffer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if (size := getattr(request, "param", None)) is not None:
+        monkeypatch.setattr(sink_module, "_BUFFER", size)
 
 
 def committed(directory: Path) -> list[Any]:
@@ -54,6 +63,7 @@ async def test_sink_keeps_the_transactional_contract(tmp_path: Path) -> None:
     await sink.abort(FIRST)
 
 
+@buffered_or_not
 async def test_records_appear_at_commit_and_not_before(tmp_path: Path) -> None:
     directory = tmp_path / "new" / "out"
     async with files.json_lines(directory)() as sink:
@@ -116,6 +126,7 @@ async def test_what_json_can_hold_is_written(tmp_path: Path) -> None:
     ]
 
 
+@buffered_or_not
 @pytest.mark.parametrize(
     ("record", "said"),
     [
@@ -173,6 +184,7 @@ async def test_commit_of_a_file_with_another_length_is_an_error(tmp_path: Path) 
             await sink.commit(FIRST, token)
 
 
+@buffered_or_not
 async def test_abort_removes_an_open_and_a_prepared_transaction(tmp_path: Path) -> None:
     async with files.json_lines(tmp_path)() as sink:
         await sink.write([1], FIRST)
@@ -186,6 +198,7 @@ async def test_abort_removes_an_open_and_a_prepared_transaction(tmp_path: Path) 
     assert os.listdir(tmp_path) == []
 
 
+@buffered_or_not
 async def test_leaving_removes_what_was_not_prepared(tmp_path: Path) -> None:
     async with files.json_lines(tmp_path)() as sink:
         await sink.write([1], FIRST)
@@ -195,6 +208,7 @@ async def test_leaving_removes_what_was_not_prepared(tmp_path: Path) -> None:
     assert hidden(tmp_path) == [".job.sink.0.1.0.pending"]
 
 
+@buffered_or_not
 async def test_two_transactions_can_be_open_at_once(tmp_path: Path) -> None:
     async with files.json_lines(tmp_path)() as sink:
         await sink.write(["first"], FIRST)
@@ -205,6 +219,7 @@ async def test_two_transactions_can_be_open_at_once(tmp_path: Path) -> None:
     assert committed(tmp_path) == ["first", "first too", "second"]
 
 
+@buffered_or_not
 async def test_concurrent_writes_to_one_transaction_are_all_kept(tmp_path: Path) -> None:
     async with files.json_lines(tmp_path)() as sink:
         async with asyncio.TaskGroup() as group:
@@ -249,6 +264,7 @@ async def test_abort_others_leaves_other_files_alone(tmp_path: Path) -> None:
 # ---- failures
 
 
+@unbuffered
 async def test_full_disk_leaves_the_file_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +295,23 @@ async def test_full_disk_leaves_the_file_as_it_was(
     assert committed(tmp_path) == ["before", "a long record"]
 
 
+async def test_full_disk_at_prepare_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, data: memoryview, offset: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async with files.json_lines(tmp_path)() as sink:
+        await sink.write(["buffered"], FIRST)
+        with monkeypatch.context() as small_disk:
+            small_disk.setattr(os, "pwrite", full)
+            with pytest.raises(StorageError, match="disk full"):
+                await sink.prepare(FIRST)
+        await run_transaction(sink, FIRST, ["more"])
+
+    assert committed(tmp_path) == ["buffered", "more"]
+
+
 async def test_failed_fsync_is_never_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,6 +331,7 @@ async def test_failed_fsync_is_never_taken_back(
     assert os.listdir(tmp_path) == []
 
 
+@unbuffered
 async def test_cancelled_write_is_undone_although_its_thread_went_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +360,7 @@ async def test_cancelled_write_is_undone_although_its_thread_went_on(
     assert committed(tmp_path) == ["before", "again"]
 
 
+@unbuffered
 async def test_leaving_during_a_write_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,6 +423,7 @@ async def cancelled_after(turns: int, operation: Callable[[], Awaitable[T]]) -> 
     return await operation() if task.cancelled() else task.result()
 
 
+@buffered_or_not
 @pytest.mark.parametrize("turns", range(12))
 async def test_each_call_cancelled_at_any_await_and_repeated_happens_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int
@@ -403,6 +439,35 @@ async def test_each_call_cancelled_at_any_await_and_repeated_happens_once(
 
     assert committed(tmp_path) == ["one", "two", "three"]
     assert len(os.listdir(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("turns", range(12))
+@buffered_or_not
+async def test_transaction_goes_on_after_a_cancelled_prepare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    ManualThreads(monkeypatch, turns=3)
+    async with files.json_lines(tmp_path)() as sink:
+        await sink.write(["one"], FIRST)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(sink.prepare(FIRST))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+        if task.cancelled():
+            await run_transaction(sink, FIRST, ["two"])
+
+    assert committed(tmp_path) == (["one", "two"] if task.cancelled() else [])
+
+
+async def test_remains_of_an_older_transaction_of_that_name_are_overwritten(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".job.sink.0.1.0.pending").write_text("remains of an older run\n" * 9)
+    async with files.json_lines(tmp_path)() as sink:
+        await run_transaction(sink, FIRST, ["new"])
+
+    assert committed(tmp_path) == ["new"]
 
 
 # ---- crashes between any two steps
@@ -483,6 +548,7 @@ def crash_points() -> Iterator[tuple[int, int]]:
         yield first, first % 7 + 1
 
 
+@buffered_or_not
 async def test_crash_at_any_step_shows_each_record_once_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
