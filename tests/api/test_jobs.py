@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import streamcp as sc
+from streamcp.graph.logical import Connection
 from streamcp.operators.steps import SourceStep
 
 
@@ -138,3 +141,58 @@ def _python(code: str) -> str:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
     return done.stdout.strip()
+
+
+class FakeRunner:
+    """Stands in for `runners.local`: tells what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    @asynccontextmanager
+    async def start(self, *asked: Any) -> AsyncIterator[FakeRunner]:
+        self.asked += asked
+        yield self
+
+    async def wait_finished(self) -> str:
+        return "finished"
+
+    def run_blocking(self, run: Callable[[], Any]) -> Any:
+        return asyncio.run(run())
+
+    async def take(self, *asked: Any) -> list[int]:
+        self.asked += asked
+        return [1]
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> FakeRunner:
+    fake = FakeRunner()
+    monkeypatch.setitem(sys.modules, "streamcp.runners.local", fake)
+    monkeypatch.setattr("streamcp.runners.local", fake, raising=False)
+    return fake
+
+
+def test_run_hands_the_job_and_its_merged_settings_to_the_runner(runner: FakeRunner) -> None:
+    job = sc.Job("x", channel_capacity=9, types=[int])
+    job.source(numbers()).for_each(print)
+    assert job.run(fresh=True) == "finished"  # type: ignore[comparison-overlap]
+    settings = job.settings(fresh=True)
+    assert (settings.fresh, settings.channel_capacity) == (True, 9)
+    assert runner.asked == ["x", job.graph, settings, (int,)]
+
+
+async def test_start_gives_the_runners_handle(runner: FakeRunner) -> None:
+    job = sc.Job("x")
+    job.source(numbers()).for_each(print)
+    async with job.start() as running:
+        assert running is runner  # type: ignore[comparison-overlap]
+
+
+async def test_take_asks_for_the_outputs_of_its_stream(runner: FakeRunner) -> None:
+    """The job needs no sink for it."""
+    job = sc.Job("x")
+    stream = job.source(numbers())
+    assert await stream.union(stream.map(str)).take(3) == [1]
+    nodes = job.graph.nodes
+    assert runner.asked == [job.graph, (Connection(nodes[0]), Connection(nodes[1])), 3]
