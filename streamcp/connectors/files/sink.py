@@ -228,9 +228,10 @@ def _encoded(records: Sequence[object]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return value._asdict()
-    raise TypeError
+    as_dict = getattr(value, "_asdict", None)  # of a NamedTuple
+    if as_dict is None:
+        raise TypeError
+    return as_dict()
 
 
 def _first_refused(records: Sequence[object]) -> object:
