@@ -21,12 +21,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
-from aiohttp import ClientSession, TCPConnector, web
-from yarl import URL
 
 import streamcp as sc
 from streamcp.config import seconds
 from streamcp.examples.nycflights import data_file
+
+try:
+    from aiohttp import ClientSession, TCPConnector, web
+    from yarl import URL
+except ImportError as error:
+    raise sc.MissingExtra(
+        'the weather service needs aiohttp; pip install "streamcp[examples]"'
+    ) from error
 
 # More than any job asks for at once: Linux keeps up to so many waiting connections anyway.
 _BACKLOG = 4096

@@ -45,6 +45,13 @@ def test_missing_data_names_the_command_that_installs_it() -> None:
         data_file("none.csv")
 
 
+def test_missing_aiohttp_names_the_command_that_installs_it() -> None:
+    code = "import sys; sys.modules['aiohttp'] = None; import streamcp.examples.weather"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert 'MissingExtra: the weather service needs aiohttp; pip install "streamcp[' in ended.stderr
+
+
 async def test_service_answers_what_it_knows_and_ends_with_its_context() -> None:
     async with weather_service("1ms", connections=10) as service:
         async with asyncio.TaskGroup() as group:

@@ -75,14 +75,16 @@ class JsonLines:
         """Append `records` to the transaction: all of them or none.
 
         Raises SerializationError for a record that JSON cannot hold, StorageError if the file
-        system refuses (which may be found out at a later write, or by `prepare`)."""
+        system refuses (which may be found out at a later write, or by `prepare`), and also if an
+        earlier transaction is lost: then the job must go back to its last checkpoint."""
+        for pending in self._pending.values():
+            pending.raise_if_lost()
         if not records:
             return
-        pending = self._pending.get(transaction.id)
-        if pending is None:
-            pending = _PendingFile(self._directory, transaction.id)
-            self._pending[transaction.id] = pending
-        await pending.append(records)
+        if (found := self._pending.get(transaction.id)) is None:
+            found = _PendingFile(self._directory, transaction.id)
+            self._pending[transaction.id] = found
+        await found.append(records)
 
     async def prepare(self, transaction: Transaction, /) -> Token:
         """Make the pending file durable. A transaction without records leaves no file."""
@@ -160,9 +162,13 @@ class _PendingFile:
         async with self._writing:
             return await self.thread.run(self._finish)
 
-    def _finish(self) -> Token:
+    def raise_if_lost(self) -> None:
+        """Raise what made this transaction impossible to prepare, if anything did."""
         if self._failure is not None:
             raise self._failure
+
+    def _finish(self) -> Token:
+        self.raise_if_lost()
         length = self._length + len(self._buffer)
         if length == 0:
             self.remove()

@@ -326,7 +326,10 @@ async def test_failed_fsync_is_never_taken_back(
                 await sink.prepare(FIRST)
         with pytest.raises(StorageError, match="could not be fsynced"):
             await sink.prepare(FIRST)
+        with pytest.raises(StorageError, match="could not be fsynced"):
+            await sink.write([2], SECOND)
         await sink.abort(FIRST)
+        await sink.write([2], SECOND)
 
     assert os.listdir(tmp_path) == []
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import asyncio
 import csv
 import gzip
 import io
 import json
+import threading
 import zipfile
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -353,3 +355,45 @@ async def test_reading_that_is_given_up_closes_its_file(
     await reading.aclose()
 
     assert [file.closed for file in opened] == [True]
+
+
+class SlowFile(io.BytesIO):
+    """A file whose reads last until they are released."""
+
+    def __init__(self) -> None:
+        super().__init__(b"line\n" * 10)
+        self.began = threading.Event()
+        self.release = threading.Event()
+        self.closed_while_reading = False
+        self.reading = False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.reading = True
+        self.began.set()
+        assert self.release.wait(10)
+        self.reading = False
+        return super().read(size)
+
+    def close(self) -> None:
+        self.closed_while_reading |= self.reading
+        super().close()
+
+
+async def test_file_is_closed_after_the_read_that_a_cancelled_job_had_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowFile()
+    monkeypatch.setattr(inputs, "open", lambda path, mode: slow, raising=False)
+    source = files.lines(save(tmp_path, b""))
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(read(source))
+        await asyncio.to_thread(slow.began.wait)
+        reading.cancel()
+        await asyncio.wait([reading])
+        assert not slow.closed
+        slow.release.set()
+
+    async with asyncio.timeout(10):
+        while not slow.closed:
+            await asyncio.sleep(0)
+    assert not slow.closed_while_reading
