@@ -365,6 +365,7 @@ class SlowFile(io.BytesIO):
         self.began = threading.Event()
         self.release = threading.Event()
         self.closed_while_reading = False
+        self.has_closed = asyncio.Event()
         self.reading = False
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -377,6 +378,7 @@ class SlowFile(io.BytesIO):
     def close(self) -> None:
         self.closed_while_reading |= self.reading
         super().close()
+        self.has_closed.set()
 
 
 async def test_file_is_closed_after_the_read_that_a_cancelled_job_had_begun(
@@ -394,6 +396,5 @@ async def test_file_is_closed_after_the_read_that_a_cancelled_job_had_begun(
         slow.release.set()
 
     async with asyncio.timeout(10):
-        while not slow.closed:
-            await asyncio.sleep(0)
+        await slow.has_closed.wait()
     assert not slow.closed_while_reading
