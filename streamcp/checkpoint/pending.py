@@ -45,7 +45,7 @@ class AllAcknowledged:
     """The last acknowledgement was taken: write the manifest and append the completion.
 
     `acknowledgements` has one entry per subtask of the plan, in the order of their ids; those that
-    were finished at the trigger are `finished` and have no sections."""
+    were finished at the trigger are `finished`."""
 
     acknowledgements: tuple[Acknowledgement, ...]
 
@@ -94,8 +94,7 @@ class PendingCheckpoint:
         """Begin at the trigger.
 
         `triggered_at` is monotonic seconds, `triggered_ms` the same moment in milliseconds since
-        the epoch, `timeout` the seconds after which it expires. A plan in which all are finished
-        has nobody to acknowledge and must not be triggered."""
+        the epoch, `timeout` the seconds after which it expires."""
         self.checkpoint_id = checkpoint_id
         self.attempt = attempt
         self.kind = kind
@@ -179,7 +178,9 @@ class PendingCheckpoint:
         if missing:
             return Accepted(missing)
         self._state = PendingState.COMPLETING
-        return AllAcknowledged(self._all_acknowledgements())
+        return AllAcknowledged(
+            tuple(self._acknowledged[subtask] for subtask in sorted(self._acknowledged))
+        )
 
     def decline(
         self,
@@ -251,14 +252,6 @@ class PendingCheckpoint:
         if subtask not in self.plan.acknowledging:
             return Ignored("not in the plan")
         return None
-
-    def _all_acknowledgements(self) -> tuple[Acknowledgement, ...]:
-        everyone = dict(self._acknowledged)
-        for subtask in self.plan.finished:
-            everyone[subtask] = Acknowledgement(
-                self.checkpoint_id, self.attempt, subtask, (), SubtaskStatistics(), finished=True
-            )
-        return tuple(everyone[subtask] for subtask in sorted(everyone))
 
 
 _ENDS_OF_STORAGE = frozenset({FailureReason.STORAGE_ERROR, FailureReason.FENCED})

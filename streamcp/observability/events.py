@@ -38,12 +38,13 @@ class JobStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobRestored(Event):
-    """An attempt took its state from a checkpoint, and runs."""
+    """An attempt took its state from a checkpoint, and runs; `in_flight_records` are replayed."""
 
     job: str
     attempt: int
     checkpoint_id: int
     duration: float
+    in_flight_records: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,113 @@
+"""One bounded first-in-first-out channel between two subtasks of a process.
+
+`push` never blocks and never refuses: the sender keeps to the capacity by looking at `room`
+before its next slice (rule I6). A record occupies room until it is *worked off*, not until it is
+taken, so a slow receiver cannot hide records in its hand.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from streamcp.elements import Batch, CheckpointBarrier, Element
+from streamcp.identifiers import ChannelId
+
+
+def _wakes_nobody() -> None:
+    """Until a gate is attached there is nobody to wake."""
+
+
+class Channel:
+    """The queue of one edge between two subtasks.
+
+    `capacity`, `occupied` and `pushed` (all records ever sent) count records. `wake_receiver` is called after each push,
+    `wake_sender` when a full channel has room again.
+    """
+
+    __slots__ = (
+        "_queue",
+        "capacity",
+        "capturing",
+        "id",
+        "occupied",
+        "pushed",
+        "wake_receiver",
+        "wake_sender",
+    )
+
+    def __init__(self, channel_id: ChannelId, capacity: int) -> None:
+        """Make an empty channel for `capacity` records (at least 1)."""
+        self.id = channel_id
+        self.capacity = capacity
+        self.occupied = 0
+        self.pushed = 0
+        self.capturing: list[Batch] | None = None
+        self.wake_receiver: Callable[[], None] = _wakes_nobody
+        self.wake_sender: Callable[[], None] = _wakes_nobody
+        self._queue: deque[Element] = deque()
+
+    def __len__(self) -> int:
+        """Count the queued elements."""
+        return len(self._queue)
+
+    def __repr__(self) -> str:
+        """Say how full it is."""
+        return f"<Channel {self.id}: {self.occupied} of {self.capacity} records>"
+
+    @property
+    def room(self) -> int:
+        """Records that may still be pushed; negative after an overshoot."""
+        return self.capacity - self.occupied
+
+    def push(self, element: Element) -> None:
+        """Put an element at the end."""
+        if type(element) is Batch:
+            records = len(element.values)
+            self.occupied += records
+            self.pushed += records
+            if self.capturing is not None:
+                self.capturing.append(element)
+        self._queue.append(element)
+        self.wake_receiver()
+
+    def head(self) -> Element | None:
+        """Look at the first element without taking it."""
+        return self._queue[0] if self._queue else None
+
+    def take(self) -> Element:
+        """Take the first element. Its records go on occupying room until `release`."""
+        return self._queue.popleft()
+
+    def release(self, records: int) -> None:
+        """Free the room of `records` that were worked off."""
+        was_full = self.occupied >= self.capacity
+        self.occupied -= records
+        if was_full and self.occupied < self.capacity:
+            self.wake_sender()
+
+    def has_barrier(self, checkpoint_id: int) -> bool:
+        """Say whether barrier `checkpoint_id` is queued in line."""
+        return CheckpointBarrier(checkpoint_id) in self._queue
+
+    def batches(self, *, before_barrier: int | None = None) -> list[Batch]:
+        """List the queued batches in order; with `before_barrier`, take that barrier out of the
+        line and list only what stood before it (rules P15 and P26)."""
+        if before_barrier is None:
+            return [e for e in self._queue if type(e) is Batch]
+        barrier = CheckpointBarrier(before_barrier)
+        place = self._queue.index(barrier)
+        del self._queue[place]
+        ahead = list(self._queue)[:place]
+        return [e for e in ahead if type(e) is Batch]
+
+    def remove_barrier(self, checkpoint_id: int) -> None:
+        """Take a cancelled barrier out of the line, if it is there (rule P10)."""
+        barrier = CheckpointBarrier(checkpoint_id)
+        if barrier in self._queue:
+            self._queue.remove(barrier)
+
+    def refill(self, batch: Batch) -> None:
+        """Put a restored batch into the queue. It may exceed the capacity (rule I6)."""
+        self.occupied += len(batch.values)
+        self._queue.append(batch)

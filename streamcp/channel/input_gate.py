@@ -1,0 +1,125 @@
+"""All input channels of a subtask, and the batch that it has in hand.
+
+The hand is kept here and never in a local variable of a suspended coroutine, so that a snapshot
+always finds it (rule P15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from streamcp.channel.channel import Channel
+from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput
+
+
+class InputGate:
+    """Takes elements from the channels in turn, leaving out blocked ones."""
+
+    __slots__ = ("_next", "blocked", "channels", "ended", "hand", "hand_channel", "hand_offset")
+
+    def __init__(self, channels: Sequence[Channel]) -> None:
+        """Attach to `channels`; their order gives each its number."""
+        self.channels = tuple(channels)
+        self.blocked: set[int] = set()
+        self.ended: set[int] = set()
+        self.hand: Batch | None = None
+        self.hand_channel = -1
+        self.hand_offset = 0
+        self._next = 0
+
+    @property
+    def all_ended(self) -> bool:
+        """Every channel has delivered its end of input."""
+        return len(self.ended) == len(self.channels)
+
+    @property
+    def queued_records(self) -> int:
+        """Records in the channels and in the hand."""
+        return sum(channel.occupied for channel in self.channels)
+
+    def take(self) -> tuple[int, Element] | None:
+        """Take the next element of an open channel, in turn; None if all are empty or blocked.
+
+        A batch becomes the hand."""
+        channels = self.channels
+        count = len(channels)
+        for step in range(count):
+            number = (self._next + step) % count
+            if len(channels[number]) and number not in self.blocked:
+                self._next = (number + 1) % count
+                element = channels[number].take()
+                if type(element) is Batch:
+                    self._take_in_hand(number, element)
+                return number, element
+        return None
+
+    def take_control(self) -> tuple[int, Element] | None:
+        """Take a barrier or an end of input that stands first in an open channel.
+
+        These need no room in the outputs, so a subtask that waits for room takes them too."""
+        for number, channel in enumerate(self.channels):
+            if number in self.blocked:
+                continue
+            if isinstance(channel.head(), CheckpointBarrier | EndOfInput):
+                return number, channel.take()
+        return None
+
+    def _take_in_hand(self, number: int, batch: Batch) -> None:
+        self.hand, self.hand_channel, self.hand_offset = batch, number, 0
+
+    def slice(self, limit: int) -> list[Any]:
+        """Return the next records of the hand, at most `limit`, and move past them.
+
+        A captured batch is frozen first: its records are about to be used (copy on consume).
+        The records occupy their channel until `release`."""
+        batch = self.hand
+        assert batch is not None
+        if batch.captured is not None:
+            batch.captured.before_use()
+        start, values = self.hand_offset, batch.values
+        end = start + limit
+        if end >= len(values):
+            self.hand = None
+            return values[start:] if start else values
+        self.hand_offset = end
+        return values[start:end]
+
+    def release(self, number: int, records: int) -> None:
+        """Free the room of worked-off records of one channel."""
+        self.channels[number].release(records)
+
+    def with_barrier(self, checkpoint_id: int) -> frozenset[int]:
+        """Number the channels in which the barrier is queued in line."""
+        return frozenset(
+            number
+            for number, channel in enumerate(self.channels)
+            if channel.has_barrier(checkpoint_id)
+        )
+
+    def capture(self, number: int, *, before_barrier: int | None) -> list[Batch]:
+        """List the batches of a channel that are in flight, the rest of the hand first.
+
+        With `before_barrier`, that barrier is taken out of the line and only what stood before it
+        is listed."""
+        batches = self.channels[number].batches(before_barrier=before_barrier)
+        rest = self._rest_of_hand(number)
+        return [rest, *batches] if rest is not None else batches
+
+    def _rest_of_hand(self, number: int) -> Batch | None:
+        """Make the rest of the hand a batch of its own, so that it can be captured."""
+        if self.hand is None or self.hand_channel != number:
+            return None
+        if self.hand_offset:
+            self.hand = Batch(self.hand.values[self.hand_offset :])
+            self.hand_offset = 0
+        return self.hand
+
+    def remove_barrier(self, checkpoint_id: int) -> None:
+        """Take a cancelled barrier out of every channel."""
+        for channel in self.channels:
+            channel.remove_barrier(checkpoint_id)
+
+    def resume(self, numbers: Iterable[int]) -> None:
+        """Unblock channels."""
+        self.blocked.difference_update(numbers)

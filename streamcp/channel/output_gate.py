@@ -1,0 +1,201 @@
+"""All outputs of a subtask: per edge, the partial batches and the rule that divides records.
+
+Records are collected into batches, since a hand-over per record costs ten times as much; `flush`
+hands partial batches on when the subtask is about to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from streamcp.channel.channel import Channel
+from streamcp.elements import Batch, Element
+
+# Long enough that the cost of a hand-over disappears, short enough for the processor's caches.
+BATCH_SIZE = 1024
+# From this length on a list is handed on as it is: copying it would cost more than it saves.
+_WHOLE = 256
+
+
+class OutputEdge(Protocol):
+    """One exchange, seen from one sending subtask."""
+
+    @property
+    def channels(self) -> Sequence[Channel]:
+        """The channels to the receiving subtasks."""
+        ...
+
+    def push(self, values: list[Any]) -> None:
+        """Divide records among the channels; `values` must not be changed afterwards."""
+        ...
+
+    def flush(self) -> None:
+        """Hand partial batches on."""
+        ...
+
+    @property
+    def room(self) -> int:
+        """Records that the tightest channel can still take."""
+        ...
+
+
+class ForwardEdge:
+    """Everything goes to the one receiver."""
+
+    __slots__ = ("_partial", "channels")
+
+    def __init__(self, channel: Channel) -> None:
+        """Send to `channel`."""
+        self.channels: Sequence[Channel] = (channel,)
+        self._partial: list[Any] = []
+
+    @property
+    def room(self) -> int:
+        """Records that the channel can still take."""
+        return self.channels[0].room - len(self._partial)
+
+    def push(self, values: list[Any]) -> None:
+        """Send records on, in order."""
+        partial = self._partial
+        if not partial and len(values) >= _WHOLE:
+            self.channels[0].push(Batch(values))
+            return
+        partial.extend(values)
+        if len(partial) >= BATCH_SIZE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand the partial batch on."""
+        if self._partial:
+            self.channels[0].push(Batch(self._partial))
+            self._partial = []
+
+
+class DividingEdge:
+    """What the exchanges to several receivers have in common: a partial batch per channel.
+
+    The lists stay the same objects for the life of the edge: `KeyedEdge` keeps their `append`."""
+
+    __slots__ = ("_partials", "channels")
+
+    def __init__(self, channels: Sequence[Channel]) -> None:
+        """Send to `channels`, in the order of the receivers' indices."""
+        self.channels = channels
+        self._partials: tuple[list[Any], ...] = tuple([] for _ in channels)
+
+    @property
+    def room(self) -> int:
+        """Records that the tightest channel can still take."""
+        return min(
+            channel.capacity - channel.occupied - len(partial)
+            for channel, partial in zip(self.channels, self._partials, strict=True)
+        )
+
+    def flush(self) -> None:
+        """Hand every partial batch on."""
+        self._flush(at_least=1)
+
+    def _flush(self, at_least: int) -> None:
+        for channel, partial in zip(self.channels, self._partials, strict=True):
+            if len(partial) >= at_least:
+                channel.push(Batch(partial[:]))
+                partial.clear()
+
+
+class RebalanceEdge(DividingEdge):
+    """Records are dealt to the receivers in turn."""
+
+    __slots__ = ("_turn",)
+
+    def __init__(self, channels: Sequence[Channel], first: int = 0) -> None:
+        """Begin with receiver `first`, so that several senders do not all begin with the same."""
+        super().__init__(channels)
+        self._turn = first % len(channels)
+
+    def push(self, values: list[Any]) -> None:
+        """Deal records."""
+        count = len(self._partials)
+        for receiver, partial in enumerate(self._partials):
+            partial.extend(values[(receiver - self._turn) % count :: count])
+        self._turn = (self._turn + len(values)) % count
+        self._flush(at_least=BATCH_SIZE)
+
+
+class KeyedEdge(DividingEdge):
+    """Records with equal keys go to the same receiver."""
+
+    __slots__ = ("_key", "_routes")
+
+    def __init__(
+        self,
+        channels: Sequence[Channel],
+        key: Callable[[Any], Any],
+        receiver_of: Callable[[Any], int],
+    ) -> None:
+        """Route by `receiver_of(key(record))`, an index of `channels`."""
+        super().__init__(channels)
+        self._key = key
+        self._routes = _Routes(receiver_of, self._partials)
+
+    def push(self, values: list[Any]) -> None:
+        """Route records."""
+        routes = self._routes
+        for key, value in zip(map(self._key, values), values, strict=True):
+            routes[key](value)
+        self._flush(at_least=BATCH_SIZE)
+
+
+class _Routes(dict[Any, Callable[[Any], None]]):
+    """Remembers, per key, the `append` of its partial batch: one look-up per record."""
+
+    # Bounds the memory spent on remembering; hashing again costs a microsecond per key.
+    LIMIT = 100_000
+
+    def __init__(self, receiver_of: Callable[[Any], int], partials: Sequence[list[Any]]) -> None:
+        super().__init__()
+        self._receiver_of = receiver_of
+        self._appends = tuple(partial.append for partial in partials)
+
+    def __missing__(self, key: Any) -> Callable[[Any], None]:
+        if len(self) >= self.LIMIT:
+            self.clear()
+        append = self[key] = self._appends[self._receiver_of(key)]
+        return append
+
+
+class OutputGate:
+    """The outputs of one subtask."""
+
+    __slots__ = ("channels", "edges")
+
+    def __init__(self, edges: Sequence[OutputEdge]) -> None:
+        """Join `edges`; no edges for a sink."""
+        self.edges = tuple(edges)
+        self.channels = tuple(channel for edge in edges for channel in edge.channels)
+
+    @property
+    def room(self) -> int:
+        """Records that every output can still take; unbounded without outputs."""
+        return min((edge.room for edge in self.edges), default=1 << 30)
+
+    @property
+    def writable(self) -> bool:
+        """Every output can take at least one record."""
+        return self.room > 0
+
+    def flush(self) -> None:
+        """Hand every partial batch on."""
+        for edge in self.edges:
+            edge.flush()
+
+    def send(self, element: Element) -> None:
+        """Send a control element on every channel, behind all records emitted so far."""
+        self.flush()
+        for channel in self.channels:
+            channel.push(element)
+
+    def remove_barrier(self, checkpoint_id: int) -> None:
+        """Take a cancelled barrier out of every output channel."""
+        for channel in self.channels:
+            channel.remove_barrier(checkpoint_id)

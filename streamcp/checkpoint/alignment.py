@@ -1,0 +1,248 @@
+"""What one subtask does when barriers, ends of input, escalations and cancellations reach it.
+
+    phase      | a barrier in line   | an overtaking barrier or escalation | end of input
+    -----------+---------------------+-------------------------------------+------------------
+    IDLE       | begin, block, or    | snapshot now, capture, forward      | note it
+               | snapshot if all in  | ahead of the queues                 |
+    ALIGNING   | block, or snapshot  | resume, snapshot, capture, forward  | may be the last
+    CAPTURING  | ends one capture    | ends one capture                    | ends one capture
+
+The machine knows channels by number and nothing of what they hold: the facts come in with each
+event, the decisions go out as a list that the caller carries out in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Literal, TypeAlias
+
+Extent: TypeAlias = Literal["all", "before_barrier"]
+"""How much of a channel's queue is captured."""
+
+_NONE: frozenset[int] = frozenset()
+
+
+class Phase(Enum):
+    """What the subtask is waiting for."""
+
+    IDLE = auto()  # no checkpoint under way
+    ALIGNING = auto()  # some barriers have come in line; their channels are blocked
+    CAPTURING = auto()  # snapshot taken; records before the barriers not yet come are captured
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Stop consuming a channel (P8)."""
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Consume blocked channels again."""
+
+    channels: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshot:
+    """Snapshot the state now. `captures` says which queues are in flight and how far; channels in
+    `open` go on being captured until `CloseCapture` (P13, P14)."""
+
+    checkpoint_id: int
+    captures: Mapping[int, Extent] = field(default_factory=dict)
+    open: frozenset[int] = _NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Send the barrier on: behind all emitted data, or ahead of everything queued."""
+
+    checkpoint_id: int
+    overtaking: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCapture:
+    """The barrier has come on this channel: nothing more of it is captured."""
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """The snapshot is whole; it may be frozen, written and acknowledged."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """A newer checkpoint has begun, or this one was cancelled: drop what was gathered for it."""
+
+    checkpoint_id: int
+
+
+Decision: TypeAlias = Block | Resume | TakeSnapshot | Forward | CloseCapture | Acknowledge | Abandon
+
+
+class Alignment:
+    """The state machine of one subtask with `channels` input channels.
+
+    `last` is the newest checkpoint that was snapshotted, abandoned or cancelled here: barriers up
+    to it are old and dropped (P10)."""
+
+    __slots__ = ("_arrived", "_blocked", "_channels", "_ended", "current", "last", "phase")
+
+    def __init__(self, channels: int) -> None:
+        self.phase = Phase.IDLE
+        self.current = 0
+        self.last = 0
+        self._channels = frozenset(range(channels))
+        self._arrived: set[int] = set()
+        self._blocked: set[int] = set()
+        self._ended: set[int] = set()
+
+    def trigger(
+        self, checkpoint_id: int, *, unaligned: bool, finished: Set[int] = _NONE
+    ) -> list[Decision]:
+        """The coordinator begins a checkpoint here: at a source, or where all senders are
+        finished in the plan (P6, P7)."""
+        if unaligned:
+            return self.barrier_overtaking(checkpoint_id, None, finished=finished)
+        if checkpoint_id <= self.last:
+            return []
+        return [*self._begin(checkpoint_id), *self._snapshot_if_aligned()]
+
+    def barrier_in_line(self, checkpoint_id: int, channel: int) -> list[Decision]:
+        """A barrier was taken from a channel in its turn (P8)."""
+        if checkpoint_id == self.current and self.phase is Phase.CAPTURING:
+            return self._close(channel)
+        if checkpoint_id <= self.last or checkpoint_id < self.current:
+            return []
+        decisions = self._begin(checkpoint_id)
+        self._arrived.add(channel)
+        if self._missing():
+            self._blocked.add(channel)
+            return [*decisions, Block(channel)]
+        return [*decisions, *self._snapshot_if_aligned()]
+
+    def barrier_overtaking(
+        self,
+        checkpoint_id: int,
+        channel: int | None,
+        *,
+        finished: Set[int] = _NONE,
+        in_line: Set[int] = _NONE,
+    ) -> list[Decision]:
+        """A barrier came ahead of the queue of `channel` (None: from the coordinator).
+
+        `finished` are the channels whose sender is finished in the plan: they count as arrived
+        (P9). `in_line` are those in which this barrier is queued in line (P26)."""
+        if checkpoint_id == self.current and self.phase is Phase.CAPTURING:
+            return self._close(channel) if channel is not None else []
+        if checkpoint_id <= self.last or checkpoint_id < self.current:
+            return []
+        decisions = self._begin(checkpoint_id)
+        return decisions + self._go_unaligned(channel, finished - self._ended, in_line)
+
+    def escalate(
+        self, checkpoint_id: int, *, finished: Set[int] = _NONE, in_line: Set[int] = _NONE
+    ) -> list[Decision]:
+        """The alignment timeout has fired: go on unaligned, if the barrier has come as far as
+        this subtask's inputs. One that it has not reached gets it overtaking, later."""
+        aligning = self.phase is Phase.ALIGNING and self.current == checkpoint_id
+        if not aligning and not in_line:
+            return []
+        return self.barrier_overtaking(checkpoint_id, None, finished=finished, in_line=in_line)
+
+    def end_of_input(self, channel: int) -> list[Decision]:
+        """The last element of a channel was taken."""
+        self._ended.add(channel)
+        if self.phase is Phase.ALIGNING:
+            return self._snapshot_if_aligned()
+        if self.phase is Phase.CAPTURING:
+            return self._close(channel)
+        return []
+
+    def cancel(self, checkpoint_id: int) -> list[Decision]:
+        """The checkpoint has ended without completing; its barrier is dropped if it comes later
+        (P10)."""
+        decisions: list[Decision] = []
+        if checkpoint_id == self.current and self.phase is not Phase.IDLE:
+            decisions = self._abandon()
+        self.last = max(self.last, checkpoint_id)
+        return decisions
+
+    # ---- steps of the machine
+
+    def _begin(self, checkpoint_id: int) -> list[Decision]:
+        if checkpoint_id == self.current and self.phase is not Phase.IDLE:
+            return []
+        decisions = self._abandon() if self.phase is not Phase.IDLE else []
+        self.phase = Phase.ALIGNING
+        self.current = checkpoint_id
+        self._arrived.clear()
+        return decisions
+
+    def _abandon(self) -> list[Decision]:
+        resumed = self._resume()
+        self.phase = Phase.IDLE
+        self.last = max(self.last, self.current)
+        return [Abandon(self.current), *resumed]
+
+    def _missing(self) -> frozenset[int]:
+        return self._channels - self._arrived - self._ended
+
+    def _snapshot_if_aligned(self) -> list[Decision]:
+        if self._missing():
+            return []
+        n = self.current
+        self._finish()
+        return [TakeSnapshot(n), Forward(n, overtaking=False), *self._resume(), Acknowledge(n)]
+
+    def _go_unaligned(
+        self, channel: int | None, finished: Set[int], in_line: Set[int]
+    ) -> list[Decision]:
+        """Everything that has not been delivered before the barrier is in flight (P13, P26)."""
+        n = self.current
+        delivered = self._arrived | self._ended
+        captures: dict[int, Extent] = {
+            c: "before_barrier" if c in in_line else "all"
+            for c in sorted(self._channels - delivered)
+        }
+        self._arrived |= in_line | finished | ({channel} if channel is not None else set())
+        open_captures = self._missing()
+        self.phase = Phase.CAPTURING
+        self.last = n
+        decisions: list[Decision] = [
+            *self._resume(),
+            TakeSnapshot(n, captures, open_captures),
+            Forward(n, overtaking=True),
+        ]
+        return decisions + self._acknowledge_if_whole()
+
+    def _close(self, channel: int) -> list[Decision]:
+        if channel in self._arrived:
+            return []
+        self._arrived.add(channel)
+        return [CloseCapture(channel), *self._acknowledge_if_whole()]
+
+    def _acknowledge_if_whole(self) -> list[Decision]:
+        if self._missing():
+            return []
+        self._finish()
+        return [Acknowledge(self.current)]
+
+    def _finish(self) -> None:
+        self.phase = Phase.IDLE
+        self.last = self.current
+
+    def _resume(self) -> list[Decision]:
+        if not self._blocked:
+            return []
+        channels = frozenset(self._blocked)
+        self._blocked.clear()
+        return [Resume(channels)]

@@ -1,0 +1,572 @@
+"""The checkpoints of one attempt, from trigger to completion.
+
+`look` is synchronous and is called when something is due, also by tasks between two slices; what
+needs the disk is queued for one background task. Messages of tasks are acted on after the barrier
+has passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import anyio.to_thread
+
+from streamcp.checkpoint.failure_reason import FailureCounter, FailureReason
+from streamcp.checkpoint.mode_policy import ChosenMode, ModePolicy, TaskFacts, predict_alignment
+from streamcp.checkpoint.pending import (
+    AllAcknowledged,
+    Ended,
+    Ignored,
+    PendingCheckpoint,
+    PendingState,
+)
+from streamcp.checkpoint.plan import Trigger, make_plan
+from streamcp.checkpoint.snapshot import Acknowledgement, Manifest, TaskShape
+from streamcp.checkpoint.statistics import CheckpointStatistics
+from streamcp.checkpoint.trigger_policy import TriggerNow, TriggerPolicy
+from streamcp.clock import Clock
+from streamcp.config import Checkpoints, seconds
+from streamcp.errors import CheckpointFailed, Fenced, JobFailed, StorageError
+from streamcp.identifiers import SubtaskId
+from streamcp.observability import events
+from streamcp.storage.contract import CheckpointStorage
+
+T = TypeVar("T")
+_logger = logging.getLogger(__name__)
+
+# What a captured record is taken to weigh before any has been captured.
+FIRST_GUESS_BYTES = 256
+# How often an escalation that is held back by max_in_flight_bytes is looked at again.
+ESCALATION_POLL = 0.02
+
+
+class TaskGateway(Protocol):
+    """What the coordinator tells the tasks, and asks them. All of it is synchronous."""
+
+    def start(self, trigger: Trigger) -> None:
+        """Begin a checkpoint."""
+        ...
+
+    def escalate(self) -> None:
+        """Let the checkpoint under way go on unaligned."""
+        ...
+
+    def cancel(self, checkpoint_id: int) -> None:
+        """End a checkpoint at every subtask."""
+        ...
+
+    def notify_complete(self, checkpoint_id: int) -> None:
+        """Tell every subtask that a checkpoint is complete."""
+        ...
+
+    def finished(self) -> frozenset[SubtaskId]:
+        """Who has finished."""
+        ...
+
+    def all_ended(self) -> bool:
+        """Nobody will do anything more by itself."""
+        ...
+
+    def commits_outstanding(self) -> bool:
+        """Some sink has something to commit now."""
+        ...
+
+    def facts(self) -> Sequence[TaskFacts]:
+        """What the prediction needs to know."""
+        ...
+
+    def queued_records(self) -> int:
+        """Records that an unaligned checkpoint would capture now."""
+        ...
+
+    def look_at(self, when: float) -> None:
+        """Ask the tasks to call `look` between two slices, once this time has come."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What the coordinator must know of the job; it never changes in an attempt."""
+
+    job: str
+    attempt: int
+    max_parallelism: int
+    tasks: tuple[TaskShape, ...]
+    subtasks: tuple[SubtaskId, ...]
+    senders: Mapping[SubtaskId, frozenset[SubtaskId]]
+    sources: frozenset[SubtaskId]
+
+
+class Coordinator:
+    """Triggers and completes the checkpoints of one attempt of a job."""
+
+    def __init__(
+        self,
+        facts: JobFacts,
+        settings: Checkpoints | None,
+        storage: CheckpointStorage | None,
+        classes: Callable[[], tuple[Mapping[str, Any], ...]],
+        clock: Clock,
+        log: events.EventLog,
+        next_checkpoint_id: int,
+    ) -> None:
+        """Prepare; `begin` starts the clock.
+
+        Without `settings` and `storage` nothing is durable: checkpoints happen only at a stop and
+        at the end, so that transactional sinks commit."""
+        self._facts = facts
+        self._settings = settings
+        self._storage = storage
+        self._classes = classes
+        self._clock = clock
+        self._log = log
+        self._next_id = next_checkpoint_id
+        self._limits = _Limits.of(settings)
+        self._modes = ModePolicy(
+            settings.mode if settings else "unaligned",
+            self._limits.alignment_timeout,
+            settings.predict if settings else False,
+            max_in_flight_bytes=settings.max_in_flight_bytes if settings else None,
+        )
+        self._failures = FailureCounter(settings.tolerable_failures if settings else None)
+        self._running: dict[int, tuple[PendingCheckpoint, TriggerNow]] = {}
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._disk: deque[Callable[[], Any]] = deque()
+        self._to_complete: deque[tuple[PendingCheckpoint, AllAcknowledged]] = deque()
+        self._requests: dict[int, asyncio.Future[CheckpointStatistics]] = {}
+        self._request_count = 0
+        self._timer_wakeup = asyncio.Event()
+        self._disk_wakeup = asyncio.Event()
+        self._bytes_per_record: float = FIRST_GUESS_BYTES
+        self._failure: Exception | None = None
+        self._overdue = False
+        self.in_trigger = False
+        self.history: deque[CheckpointStatistics] = deque(maxlen=1000)
+        self.last_completed: int | None = None
+        self.ended = asyncio.Event()
+        self.outcome: str | None = None
+
+    def begin(self, tasks: TaskGateway) -> None:
+        """Every task runs: from now on checkpoints are triggered (rule P40)."""
+        self._tasks = tasks
+        now = self._clock.monotonic()
+        self._last_completed_at = now
+        self._triggers = TriggerPolicy(self._limits.interval, self._limits.min_pause, now=now)
+        self._timer_wakeup.set()
+
+    # ---- what the user asks
+
+    def request(self) -> asyncio.Future[CheckpointStatistics]:
+        """Ask for a checkpoint; the future gets its figures, or CheckpointFailed."""
+        return self._ask(self._triggers.request)
+
+    def request_stop(self) -> asyncio.Future[CheckpointStatistics]:
+        """Ask for the checkpoint of a stop."""
+        return self._ask(self._triggers.request_stop)
+
+    def _ask(self, ask: Callable[[int], None]) -> asyncio.Future[CheckpointStatistics]:
+        self._request_count += 1
+        future: asyncio.Future[CheckpointStatistics] = asyncio.get_running_loop().create_future()
+        self._requests[self._request_count] = future
+        ask(self._request_count)
+        self._tasks.look_at(0.0)
+        self._timer_wakeup.set()
+        return future
+
+    def set_mode(self, mode: ChosenMode) -> None:
+        """Use another mode from the next trigger on (rule P28)."""
+        self._modes.set_mode(mode)
+
+    def set_interval(self, interval: float | None) -> None:
+        """Use another interval, counted from the last trigger."""
+        self._triggers.set_interval(interval)
+        self._timer_wakeup.set()
+
+    def set_alignment_timeout(self, timeout: float) -> None:
+        """Use another alignment timeout from the next trigger on."""
+        self._modes.set_alignment_timeout(timeout)
+
+    @property
+    def mode(self) -> ChosenMode:
+        """The mode that the next trigger goes by."""
+        return self._modes.mode
+
+    # ---- what the tasks tell (CoordinatorGateway of the runtime)
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """A subtask's snapshot is durable."""
+        self._tell(lambda: self._acknowledged(acknowledgement))
+
+    def decline(
+        self, subtask: SubtaskId, checkpoint_id: int, reason: FailureReason, detail: str
+    ) -> None:
+        """A subtask's snapshot cannot be taken or written."""
+        self._tell(lambda: self._declined(subtask, checkpoint_id, reason, detail))
+
+    def subtask_ended(self, subtask: SubtaskId) -> None:
+        """A subtask will do nothing more by itself."""
+        self._tell(self._after_end)
+
+    def committed(self, subtask: SubtaskId) -> None:
+        """A sink has committed something."""
+        self._tell(self._end_if_committed)
+
+    def request_checkpoint(self) -> None:
+        """A staged sink is full."""
+        self._tell(lambda: self._triggers.request(0))
+
+    def _tell(self, message: Callable[[], None]) -> None:
+        self._inbox.append(message)
+        if not self.in_trigger:
+            self._timer_wakeup.set()
+
+    # ---- the clock
+
+    async def run(self) -> None:
+        """Look whenever something is due, until cancelled. Raises what fails the job."""
+        while True:
+            self.look(self._clock.monotonic())
+            if self._failure is not None:
+                raise self._failure
+            self._timer_wakeup.clear()
+            if self._inbox:
+                continue
+            due = self._next_due()
+            self._tasks.look_at(due)
+            delay = due - self._clock.monotonic()
+            await _wait(self._timer_wakeup, None if due == float("inf") else max(0.0, delay))
+
+    def look(self, now: float) -> None:
+        """Act on messages, and do what is due at `now`. Never called from inside user code."""
+        self._work_off_inbox()
+        for pending, _ in tuple(self._running.values()):
+            self._look_at_running(pending, now)
+        while isinstance(decision := self._triggers.decide(now), TriggerNow):
+            self._trigger(decision, now)
+            self._work_off_inbox()
+        self._look_at_age(now)
+        self._tasks.look_at(self._next_due())
+
+    def _work_off_inbox(self) -> None:
+        while self._inbox:
+            self._inbox.popleft()()
+
+    def _next_due(self) -> float:
+        times = [self._triggers.next_due(self._clock.monotonic())]
+        for pending, _ in self._running.values():
+            if pending.state is PendingState.COLLECTING:
+                times += [pending.deadline, self._escalation_due(pending)]
+        if self._limits.max_age is not None and not self._overdue:
+            times.append(self._last_completed_at + self._limits.max_age)
+        return min((time for time in times if time is not None), default=float("inf"))
+
+    def _escalation_due(self, pending: PendingCheckpoint) -> float | None:
+        due = pending.escalation_due
+        if due is None or self._fits():
+            return due
+        return max(due, self._clock.monotonic() + ESCALATION_POLL)
+
+    def _look_at_running(self, pending: PendingCheckpoint, now: float) -> None:
+        ended = pending.expire(now)
+        if ended is not None:
+            self._fail(pending, ended)
+            return
+        due = pending.escalation_due
+        if due is not None and now >= due and self._fits():
+            by = f"alignment timeout of {self._modes.alignment_timeout:g} s"
+            pending.escalate(now, by)
+            self._event(events.CheckpointEscalated, pending.checkpoint_id, now - due, by)
+            self._guarded(self._tasks.escalate)
+
+    def _fits(self) -> bool:
+        return self._modes.fits(self._estimated_bytes())
+
+    def _estimated_bytes(self) -> int:
+        if self._limits.max_in_flight_bytes is None:
+            return 0
+        return int(self._tasks.queued_records() * self._bytes_per_record)
+
+    def _look_at_age(self, now: float) -> None:
+        """Raise the alarm if the last complete checkpoint is too old (rule P32a)."""
+        max_age = self._limits.max_age
+        if max_age is None or self._overdue or now - self._last_completed_at < max_age:
+            return
+        self._overdue = True
+        age = now - self._last_completed_at if self.last_completed is not None else None
+        self._event(events.CheckpointOverdue, age, max_age)
+        _logger.warning("job %s: no checkpoint has completed for %g s", self._facts.job, max_age)
+        if self._settings is not None and self._settings.fail_on_max_age:
+            self._failure = JobFailed(
+                f"no checkpoint has completed for {max_age:g} s, and fail_on_max_age is set"
+            )
+            self._timer_wakeup.set()
+
+    # ---- one checkpoint
+
+    def _trigger(self, decision: TriggerNow, now: float) -> None:
+        checkpoint_id = self._next_id
+        self._next_id += 1
+        facts = self._facts
+        plan = make_plan(facts.subtasks, facts.senders, facts.sources, self._tasks.finished())
+        prediction = predict_alignment(self._tasks.facts()) if self._settings else None
+        choice = self._modes.choose(prediction, self._estimated_bytes())
+        pending = PendingCheckpoint(
+            checkpoint_id=checkpoint_id,
+            attempt=facts.attempt,
+            kind=decision.kind,
+            plan=plan,
+            choice=choice,
+            triggered_at=now,
+            triggered_ms=self._clock.wall_ms(),
+            timeout=self._limits.timeout,
+        )
+        self._running[checkpoint_id] = pending, decision
+        self._event(
+            events.CheckpointTriggered,
+            checkpoint_id,
+            decision.kind,
+            choice.mode,
+            choice.reason,
+            choice.prediction,
+        )
+        trigger = Trigger(
+            checkpoint_id,
+            choice.mode == "unaligned",
+            plan.finished,
+            frozenset(plan.triggered),
+            now,
+            stopping=decision.kind == "stop",
+        )
+        self._guarded(lambda: self._tasks.start(trigger))
+
+    def _guarded(self, barrier: Callable[[], None]) -> None:
+        """While a barrier passes, messages only queue (architecture, section 3)."""
+        self.in_trigger = True
+        try:
+            barrier()
+        finally:
+            self.in_trigger = False
+            if self._inbox:
+                self._timer_wakeup.set()
+
+    def _acknowledged(self, acknowledgement: Acknowledgement) -> None:
+        found = self._running.get(acknowledgement.checkpoint_id)
+        if found is None:
+            return  # its files were, or will be, removed with the checkpoint
+        pending, _ = found
+        outcome = pending.acknowledge(acknowledgement)
+        if isinstance(outcome, AllAcknowledged):
+            self._to_complete.append((pending, outcome))
+            self._disk_wakeup.set()
+
+    def _declined(
+        self, subtask: SubtaskId, checkpoint_id: int, reason: FailureReason, detail: str
+    ) -> None:
+        found = self._running.get(checkpoint_id)
+        if found is not None:
+            pending, _ = found
+            ended = pending.decline(subtask, self._facts.attempt, reason, detail)
+            if isinstance(ended, Ended):
+                self._fail(pending, ended)
+
+    def _fail(self, pending: PendingCheckpoint, ended: Ended) -> None:
+        """End a checkpoint without completing it (rule P31)."""
+        n = pending.checkpoint_id
+        _, decision = self._running.pop(n)
+        self._tasks.cancel(n)
+        self._discard(n)
+        self._triggers.ended(decision, self._clock.monotonic(), completed=False)
+        statistics = CheckpointStatistics.of(pending)
+        self._record(statistics)
+        self._event(
+            events.CheckpointFailed, n, ended.reason.name, ended.detail, statistics.as_dict()
+        )
+        text = f"checkpoint {n} failed: {ended.reason.message}"
+        text = f"{text} ({ended.detail})" if ended.detail else text
+        _logger.warning("job %s: %s", self._facts.job, text)
+        self._answer(decision, error=CheckpointFailed(text))
+        if self._failures.failed(ended.reason):
+            self._failure = JobFailed(
+                f"{text}; more checkpoints in a row have failed than tolerable_failures="
+                f"{self._settings.tolerable_failures if self._settings else None}"
+            )
+        self._timer_wakeup.set()
+
+    def _discard(self, checkpoint_id: int) -> None:
+        if self._storage is not None:
+            storage = self._storage
+            self._disk.append(lambda: storage.discard(checkpoint_id))
+            self._disk_wakeup.set()
+
+    def _record(self, statistics: CheckpointStatistics) -> None:
+        self.history.append(statistics)
+        if self._storage is not None:
+            storage = self._storage
+            self._disk.append(lambda: storage.append_history(statistics.as_dict()))
+            self._disk_wakeup.set()
+
+    def _answer(
+        self,
+        decision: TriggerNow,
+        result: CheckpointStatistics | None = None,
+        error: Exception | None = None,
+    ) -> None:
+        for request in decision.requests:
+            future = self._requests.pop(request, None)
+            if future is None or future.done():
+                continue
+            if error is not None:
+                future.set_exception(error)
+            elif result is not None:
+                future.set_result(result)
+
+    def _event(self, kind: Callable[..., events.Event], *values: Any) -> None:
+        self._log.record(kind(self._clock.wall_ms(), *values))
+
+    # ---- the disk
+
+    async def run_disk(self) -> None:
+        """Complete checkpoints and tidy up, until cancelled. Raises Fenced."""
+        while True:
+            while self._to_complete or self._disk:
+                if self._to_complete:
+                    await self._complete(*self._to_complete.popleft())
+                else:
+                    await anyio.to_thread.run_sync(self._disk.popleft())
+            self._disk_wakeup.clear()
+            await self._disk_wakeup.wait()
+
+    async def _complete(self, pending: PendingCheckpoint, all_in: AllAcknowledged) -> None:
+        if pending.state is not PendingState.COMPLETING:
+            return
+        if self._storage is not None:
+            manifest = self._manifest(pending, all_in)
+            try:
+                await anyio.to_thread.run_sync(self._storage.complete, manifest)
+            except Fenced:
+                pending.end(FailureReason.FENCED)
+                raise
+            except StorageError as error:
+                ended = pending.end(FailureReason.STORAGE_ERROR, str(error))
+                assert not isinstance(ended, Ignored)
+                self._fail(pending, ended)
+                return
+        self._completed(pending)
+
+    def _manifest(self, pending: PendingCheckpoint, all_in: AllAcknowledged) -> Manifest:
+        facts = self._facts
+        now = self._clock.monotonic()
+        return Manifest(
+            job=facts.job,
+            checkpoint_id=pending.checkpoint_id,
+            attempt=facts.attempt,
+            mode=pending.mode,
+            triggered_at=pending.triggered_ms,
+            completed_at=self._clock.wall_ms(),
+            max_parallelism=facts.max_parallelism,
+            tasks=facts.tasks,
+            acknowledgements=all_in.acknowledgements,
+            classes=self._classes(),
+            statistics=CheckpointStatistics.of(pending, durable_at=now).as_dict(),
+            final=pending.kind == "final",
+        )
+
+    def _completed(self, pending: PendingCheckpoint) -> None:
+        """The completion is durable: sinks may commit (rule P30)."""
+        n = pending.checkpoint_id
+        now = self._clock.monotonic()
+        pending.completed()
+        _, decision = self._running.pop(n)
+        self._failures.completed()
+        self.last_completed = n
+        self._last_completed_at = now
+        self._overdue = False
+        statistics = CheckpointStatistics.of(pending, durable_at=now)
+        if statistics.in_flight_records:
+            self._bytes_per_record = statistics.in_flight_bytes / statistics.in_flight_records
+        self._modes.observe(
+            pending.choice,
+            statistics.barrier_delay,
+            escalated=pending.escalated_after is not None,
+        )
+        self._triggers.ended(decision, now, completed=True)
+        self._record(statistics)
+        self._event(events.CheckpointCompleted, n, statistics.as_dict())
+        self._tasks.notify_complete(n)
+        if self._storage is not None:
+            storage, count = self._storage, self._limits.retain
+            self._disk.append(lambda: storage.retain(count))
+        self._answer(decision, result=statistics)
+        if decision.kind in ("stop", "final"):
+            self.outcome = "stopped" if decision.kind == "stop" else "finished"
+            self._end_if_committed()
+        self._timer_wakeup.set()
+
+    def _after_end(self) -> None:
+        """When nobody does anything more by itself, the final checkpoint is due (rule P33)."""
+        if self._tasks.all_ended() and self.outcome is None:
+            self._triggers.request_final()
+            self._timer_wakeup.set()
+
+    def _end_if_committed(self) -> None:
+        if self.outcome is not None and not self._tasks.commits_outstanding():
+            self.ended.set()
+
+    async def finish_disk_work(self) -> None:
+        """Write what is queued for the disk: the job has ended."""
+        while self._disk:
+            await anyio.to_thread.run_sync(self._disk.popleft())
+
+    def close(self, error: Exception) -> None:
+        """The attempt is over: nobody will answer the waiting requests."""
+        for future in self._requests.values():
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # mark as retrieved: the asker may be gone
+        self._requests.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The settings in seconds."""
+
+    interval: float | None
+    min_pause: float
+    timeout: float
+    alignment_timeout: float
+    max_age: float | None
+    max_in_flight_bytes: int | None
+    retain: int
+
+    @classmethod
+    def of(cls, settings: Checkpoints | None) -> _Limits:
+        if settings is None:
+            return cls(None, 0.0, float("inf"), 0.0, None, None, 1)
+
+        def converted(name: str) -> float | None:
+            value = getattr(settings, name)
+            return None if value is None else seconds(value, setting=f"Checkpoints({name})")
+
+        return cls(
+            converted("every"),
+            converted("min_pause") or 0.0,
+            seconds(settings.timeout, setting="Checkpoints(timeout)"),
+            seconds(settings.alignment_timeout, setting="Checkpoints(alignment_timeout)"),
+            converted("max_age"),
+            settings.max_in_flight_bytes,
+            settings.retain,
+        )
+
+
+async def _wait(event: asyncio.Event, timeout: float | None) -> None:
+    """Wait for an event, at most `timeout` seconds."""
+    try:
+        async with asyncio.timeout(timeout):
+            await event.wait()
+    except TimeoutError:
+        pass

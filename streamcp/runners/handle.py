@@ -1,0 +1,99 @@
+"""What the user holds of a running job, and what is left of it when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from streamcp.checkpoint.statistics import CheckpointStatistics
+from streamcp.config import MODES, Duration, Mode, seconds
+from streamcp.errors import SettingsError, StreamcpError
+from streamcp.observability.events import EventLog
+from streamcp.runners.view import JobView
+
+if TYPE_CHECKING:
+    from streamcp.runners.life import JobLife
+
+Outcome = Literal["finished", "stopped", "already_finished"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """How a job ended.
+
+    - `outcome`: "finished" (all input worked off), "stopped" (on request, after a last
+      checkpoint) or "already_finished" (it had finished in an earlier run: nothing was done).
+    - `attempts`: how often it was started in this run.
+    - `restored_from`: the checkpoint that the first attempt of this run began from, if any.
+    - `last_checkpoint`: the newest complete checkpoint.
+    - `completed_checkpoints`, `failed_checkpoints`: of this run.
+    - `duration`: seconds from start to end.
+    """
+
+    job: str
+    outcome: Outcome
+    attempts: int
+    restored_from: int | None
+    last_checkpoint: int | None
+    completed_checkpoints: int
+    failed_checkpoints: int
+    duration: float
+
+
+class JobHandle:
+    """A running job: made by `job.start()`. Use it in the event loop that runs the job."""
+
+    def __init__(self, life: JobLife, task: asyncio.Task[JobResult]) -> None:
+        self._life = life
+        self._task = task
+
+    @property
+    def events(self) -> EventLog:
+        """What has happened, and a way to be told."""
+        return self._life.log
+
+    def view(self) -> JobView:
+        """Look at the job as it is now: an immutable picture."""
+        return self._life.view()
+
+    async def checkpoint(self) -> CheckpointStatistics:
+        """Take a checkpoint now, and wait until it is complete; return its figures.
+
+        While another one runs it waits for its turn. Raises CheckpointFailed with the reason, and
+        StreamcpError if the job has no `checkpoints=`."""
+        if not self._life.has_storage:
+            raise StreamcpError(
+                f"job {self._life.job!r} has no checkpoints; run it with "
+                'checkpoints=Checkpoints(to="./checkpoints")'
+            )
+        return await self._life.request_checkpoint()
+
+    def set_mode(self, mode: Mode) -> None:
+        """Use another checkpoint mode from the next trigger on, also after restarts.
+
+        Raises SettingsError for an unknown mode."""
+        if mode not in MODES:
+            raise SettingsError(f"set_mode({mode!r}): choose one of {', '.join(MODES)}")
+        self._life.set_mode(mode)
+
+    def set_interval(self, every: Duration | None) -> None:
+        """Use another interval from the next trigger on; None for no periodic checkpoints."""
+        self._life.set_interval(None if every is None else seconds(every, setting="every"))
+
+    def set_alignment_timeout(self, timeout: Duration) -> None:
+        """Use another alignment timeout from the next trigger on."""
+        self._life.set_alignment_timeout(seconds(timeout, setting="alignment_timeout"))
+
+    async def stop(self) -> JobResult:
+        """Take a last checkpoint, commit what the sinks wrote, and end the job.
+
+        Raises CheckpointFailed if that checkpoint fails; then the job goes on. A job that has
+        ended already just gives its result."""
+        return await self._life.stop(self._task)
+
+    async def wait_finished(self) -> JobResult:
+        """Wait for the end of the job; raises JobFailed if it fails.
+
+        Cancelling the wait does not end the job."""
+        return await asyncio.shield(self._task)

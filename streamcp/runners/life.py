@@ -1,0 +1,323 @@
+"""The life of a job in one run: attempt after attempt, as its restart strategy allows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from streamcp.checkpoint.statistics import CheckpointStatistics
+from streamcp.clock import Clock, SystemClock
+from streamcp.config import JobSettings, Mode
+from streamcp.coordinator.restart_strategy import GiveUp, RestartStrategy
+from streamcp.errors import (
+    CheckpointFailed,
+    Fenced,
+    JobFailed,
+    RestoreRefused,
+    StorageError,
+    StreamcpError,
+)
+from streamcp.graph.logical import LogicalGraph
+from streamcp.graph.physical import PhysicalPlan, plan
+from streamcp.observability import events
+from streamcp.operators.steps import ProcessStep, SinkStep
+from streamcp.runners.attempt import Attempt, Prepared
+from streamcp.runners.handle import JobResult, Outcome
+from streamcp.runners.restoring import Restorable, choose
+from streamcp.runners.view import JobState, JobView, task_views
+from streamcp.serialization.registry import TypeCodec, TypeRegistry
+from streamcp.storage.contract import Attempt as StoredAttempt
+from streamcp.storage.contract import CheckpointStorage
+from streamcp.storage.local import LocalStorage
+
+_logger = logging.getLogger(__name__)
+
+# Failures that a restart cannot mend.
+_FINAL = (Fenced, RestoreRefused)
+
+
+class JobLife:
+    """Runs a job to its end. Its methods belong to the event loop that runs it."""
+
+    def __init__(
+        self,
+        graph: LogicalGraph,
+        settings: JobSettings,
+        types: Sequence[Any],
+        *,
+        clock: Clock | None = None,
+        storage: CheckpointStorage | None = None,
+    ) -> None:
+        """Prepare; nothing is touched before `run`."""
+        self.job = graph.job
+        self.log = events.EventLog()
+        self._settings = settings
+        self._clock: Clock = clock or SystemClock()
+        self._plan: PhysicalPlan = plan(graph)
+        self._registry = make_registry(self._plan, types)
+        if storage is None and settings.checkpoints is not None:
+            storage = LocalStorage(Path(settings.checkpoints.to), job=graph.job)
+        self._storage = storage
+        self._attempt: Attempt | None = None
+        self._state: JobState = "starting"
+        self._attempts = 0
+        self._oldest_usable = 0
+        self._restored_from: int | None = None
+        self._completed = 0
+        self._failed = 0
+        self._last_checkpoint: int | None = None
+        self._history: list[CheckpointStatistics] = []
+        self._adjust: dict[str, Callable[[Attempt], None]] = {}
+        self._running = asyncio.Event()
+        self._stopping = False
+        self.log.subscribe(self._count)
+
+    @property
+    def has_storage(self) -> bool:
+        """Checkpoints are durable."""
+        return self._storage is not None
+
+    # ---- what the handle asks
+
+    def view(self) -> JobView:
+        """Look at the job as it is now."""
+        attempt = self._attempt
+        checkpoints = self._settings.checkpoints
+        mode = attempt.coordinator.mode if attempt is not None else None
+        return JobView(
+            job=self.job,
+            state=self._state,
+            attempt=attempt.number if attempt is not None else 0,
+            at=self._clock.monotonic(),
+            mode=(mode or checkpoints.mode) if checkpoints is not None else "none",
+            restored_from=self._restored_from,
+            tasks=task_views(self._plan, attempt.subtasks if attempt is not None else ()),
+            checkpoints=tuple(self._history[-100:]),
+        )
+
+    async def request_checkpoint(self) -> CheckpointStatistics:
+        """Take a checkpoint as soon as the job runs."""
+        attempt = await self._running_attempt()
+        return await attempt.coordinator.request()
+
+    async def stop(self, task: asyncio.Task[JobResult]) -> JobResult:
+        """End the job by a last checkpoint; see `JobHandle.stop`."""
+        if not task.done():
+            if self._state == "restarting":
+                # Nothing runs, so there is nothing that a checkpoint could hold beyond the last.
+                self._stopping = True
+                self._running.set()
+            else:
+                attempt = await self._running_attempt()
+                await attempt.coordinator.request_stop()
+        return await asyncio.shield(task)
+
+    def set_mode(self, mode: Mode) -> None:
+        """Use another mode, now and in later attempts."""
+        self._adjusted("mode", lambda attempt: attempt.coordinator.set_mode(mode))
+
+    def set_interval(self, interval: float | None) -> None:
+        """Use another interval, now and in later attempts."""
+        self._adjusted("interval", lambda attempt: attempt.coordinator.set_interval(interval))
+
+    def set_alignment_timeout(self, timeout: float) -> None:
+        """Use another alignment timeout, now and in later attempts."""
+        self._adjusted(
+            "timeout", lambda attempt: attempt.coordinator.set_alignment_timeout(timeout)
+        )
+
+    def _adjusted(self, setting: str, adjust: Callable[[Attempt], None]) -> None:
+        self._adjust[setting] = adjust
+        if self._attempt is not None and self._running.is_set():
+            adjust(self._attempt)
+
+    async def _running_attempt(self) -> Attempt:
+        await self._running.wait()
+        assert self._attempt is not None
+        return self._attempt
+
+    # ---- attempts
+
+    async def run(self) -> JobResult:
+        """Run to the end, through failures; raises JobFailed or what no restart can mend."""
+        started = self._clock.monotonic()
+        strategy = RestartStrategy(self._settings.restart)
+        try:
+            while True:
+                outcome = await self._try_once(strategy)
+                if outcome is not None:
+                    return self._result(outcome, self._clock.monotonic() - started)
+        finally:
+            self._state = "ended"
+            self._running.set()
+            if self._storage is not None:
+                self._storage.close()
+
+    async def _try_once(self, strategy: RestartStrategy) -> Outcome | None:
+        """Run one attempt; None says that another is to follow."""
+        try:
+            return await self._run_attempt()
+        except* Exception as group:  # whatever user code raises; cancellation is not among it
+            cause = first_cause(group)
+        number = self._attempt.number if self._attempt is not None else 0
+        if self._attempt is not None:
+            self._attempt.coordinator.close(
+                CheckpointFailed(f"the job failed before the checkpoint was complete: {cause}")
+            )
+        now = self._clock.wall_ms()
+        self.log.record(events.TaskFailed(now, self.job, number, str(cause)))
+        await self._restart_or_raise(strategy, cause, number)
+        return "stopped" if self._stopping else None
+
+    async def _run_attempt(self) -> Outcome:
+        self._running.clear()
+        prepared = await self._prepare()
+        restorable = prepared.restorable
+        if self._attempts == 0 and restorable is not None:
+            self._restored_from = restorable.manifest.checkpoint_id
+            self._last_checkpoint = self._restored_from
+            if restorable.manifest.final:
+                return "already_finished"
+        self._attempts += 1
+        self._attempt = Attempt(prepared, self._clock, self.log)
+        outcome = await self._attempt.run(self._on_running)
+        if outcome == "finished":
+            self.log.record(
+                events.JobFinished(self._clock.wall_ms(), self.job, self._attempt.number)
+            )
+            return "finished"
+        self.log.record(
+            events.JobStopped(
+                self._clock.wall_ms(), self.job, self._attempt.number, self._last_checkpoint
+            )
+        )
+        return "stopped"
+
+    def _on_running(self) -> None:
+        assert self._attempt is not None
+        for adjust in self._adjust.values():
+            adjust(self._attempt)
+        self._state = "running"
+        self._running.set()
+
+    async def _prepare(self) -> Prepared:
+        """Begin an attempt in the storage and read what it starts from."""
+        settings = self._settings
+        stored, restorable = StoredAttempt(self._attempts + 1, 1, ()), None
+        if self._storage is not None:
+            stored, restorable = await anyio.to_thread.run_sync(self._read_storage)
+        return Prepared(
+            self._plan,
+            settings,
+            self._registry,
+            self._storage,
+            stored.number,
+            stored.next_checkpoint_id,
+            restorable,
+        )
+
+    def _read_storage(self) -> tuple[StoredAttempt, Restorable | None]:
+        """In a thread: all of this blocks."""
+        assert self._storage is not None
+        settings = self._settings
+        # What this very run holds is not another copy.
+        stored = self._storage.start_attempt(take_over=settings.take_over)
+        if settings.fresh and self._attempts == 0:
+            self._oldest_usable = stored.number
+        usable = [one for one in stored.completed if one.attempt >= self._oldest_usable]
+        restorable = choose(
+            self._storage, usable, self._plan, accept_duplicates=settings.accept_duplicates
+        )
+        return stored, restorable
+
+    async def _restart_or_raise(
+        self, strategy: RestartStrategy, cause: BaseException, number: int
+    ) -> None:
+        decision = strategy.on_failure(self._clock.monotonic())
+        permanent = isinstance(cause, _FINAL) or self._attempts == 0
+        if permanent or isinstance(decision, GiveUp):
+            self._fail(cause, number, decision)
+        assert not isinstance(decision, GiveUp)
+        self.log.record(
+            events.JobRestarting(
+                self._clock.wall_ms(), self.job, number, decision.seconds, str(cause)
+            )
+        )
+        _logger.warning("job %s failed and restarts in %g s: %s", self.job, decision.seconds, cause)
+        self._state = "restarting"
+        self._running.clear()
+        try:
+            async with asyncio.timeout(decision.seconds):
+                await self._running.wait()  # a stop ends the delay
+        except TimeoutError:
+            pass
+
+    def _fail(self, cause: BaseException, number: int, decision: object) -> None:
+        self.log.record(events.JobFailed(self._clock.wall_ms(), self.job, number, str(cause)))
+        if isinstance(cause, StreamcpError) and self._attempts == 0:
+            raise cause
+        if isinstance(cause, Fenced | RestoreRefused | StorageError):
+            raise cause
+        why = f" ({decision.reason})" if isinstance(decision, GiveUp) else ""
+        raise JobFailed(f"job {self.job!r} failed{why}: {cause}") from cause
+
+    def _count(self, event: events.Event) -> None:
+        if isinstance(event, events.CheckpointCompleted):
+            self._completed += 1
+            self._last_checkpoint = event.checkpoint_id
+            self._history.append(CheckpointStatistics.from_dict(event.statistics))
+        elif isinstance(event, events.CheckpointFailed):
+            self._failed += 1
+            self._history.append(CheckpointStatistics.from_dict(event.statistics))
+        del self._history[:-1000]
+
+    def _result(self, outcome: Outcome, duration: float) -> JobResult:
+        return JobResult(
+            self.job,
+            outcome,
+            self._attempts,
+            self._restored_from,
+            self._last_checkpoint,
+            self._completed,
+            self._failed,
+            duration,
+        )
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """The first failure inside nested groups: the others are its consequences."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def make_registry(physical: PhysicalPlan, types: Sequence[Any]) -> TypeRegistry:
+    """Declare the classes that snapshots may hold: from annotations, `state=` and `Job(types=)`."""
+    registry = TypeRegistry()
+    for entry in types:
+        if isinstance(entry, TypeCodec):
+            registry.register(entry)
+        else:
+            registry.declare(entry, step="Job(types=...)")
+    for task in physical.tasks:
+        for node in task.members:
+            for function in _functions(node.spec):
+                registry.declare_function(function, step=node.label)
+    return registry
+
+
+def _functions(spec: Any) -> list[Callable[..., Any]]:
+    """Everything of a step that a user annotated."""
+    functions = [getattr(spec, name, None) for name in ("fn", "start")]
+    if isinstance(spec, ProcessStep):
+        functions += [spec.state, spec.on_timer]
+    if isinstance(spec, SinkStep):
+        functions.append(spec.open)
+    if hasattr(spec, "source"):
+        functions.append(spec.source.fn)
+    return [function for function in functions if function is not None]

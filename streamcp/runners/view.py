@@ -1,0 +1,98 @@
+"""An immutable picture of a running job, for everything that shows it. Plain values only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from streamcp.checkpoint.statistics import CheckpointStatistics
+from streamcp.graph.logical import Node
+from streamcp.graph.physical import PhysicalPlan
+from streamcp.runtime.subtask import Subtask
+
+JobState = Literal["starting", "running", "restarting", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A step: records of all its subtasks since the attempt began."""
+
+    name: str
+    verb: str
+    records_in: int
+    records_out: int
+    dropped: int
+    retries: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A task: seconds since the attempt began, the mean of its subtasks; records of all of them.
+
+    `queued` of `capacity` records lie in its input channels."""
+
+    name: str
+    parallelism: int
+    busy: float
+    idle: float
+    backpressured: float
+    records_in: int
+    queued: int
+    capacity: int
+    finished: bool
+    steps: tuple[StepView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job at one moment. `at` is monotonic seconds; rates are differences of two views."""
+
+    job: str
+    state: JobState
+    attempt: int
+    at: float
+    mode: str
+    restored_from: int | None
+    tasks: tuple[TaskView, ...]
+    checkpoints: tuple[CheckpointStatistics, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the picture as plain JSON values."""
+        return asdict(self)
+
+
+def task_views(plan: PhysicalPlan, subtasks: Sequence[Subtask]) -> tuple[TaskView, ...]:
+    """Look at every task."""
+    views = []
+    for task in plan.tasks:
+        own = [subtask for subtask in subtasks if subtask.id.task == task.name]
+        count = max(1, len(own))
+        channels = [channel for subtask in own for channel in subtask.gate.channels]
+        views.append(
+            TaskView(
+                name=task.name,
+                parallelism=task.parallelism,
+                busy=sum(subtask.meter.busy for subtask in own) / count,
+                idle=sum(subtask.meter.idle for subtask in own) / count,
+                backpressured=sum(subtask.meter.backpressured for subtask in own) / count,
+                records_in=sum(subtask.meter.records_in for subtask in own),
+                queued=sum(channel.occupied for channel in channels),
+                capacity=sum(channel.capacity for channel in channels),
+                finished=bool(own) and all(subtask.finished for subtask in own),
+                steps=tuple(_step_view(node, own) for node in task.members),
+            )
+        )
+    return tuple(views)
+
+
+def _step_view(node: Node, subtasks: Sequence[Subtask]) -> StepView:
+    meters = [subtask.chain.meters[node] for subtask in subtasks]
+    return StepView(
+        name=node.label,
+        verb=node.verb,
+        records_in=sum(meter.records_in for meter in meters),
+        records_out=sum(meter.records_out for meter in meters),
+        dropped=sum(meter.dropped for meter in meters),
+        retries=sum(meter.retries for meter in meters),
+    )

@@ -1,0 +1,216 @@
+"""A fixed pool of workers that await a user's coroutine function, with timeout and retry.
+
+A user's coroutine must run inside a task of its own (timeouts and cancel scopes look at the
+current task), but a task per record would be dear: so each worker is one task that takes call
+after call. One timer watches all calls of the pool, since they all have the same timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable
+from typing import Any, Protocol
+
+from streamcp.clock import Clock
+from streamcp.config import Retry
+from streamcp.operators.steps import AsyncOptions
+from streamcp.runtime.meters import StepMeter
+
+# How long one worker may go from call to call, none of which waits, before others get their turn.
+SHARE = 0.001
+
+
+class Calls(Protocol):
+    """Where the calls come from and their outcomes go to. All of it is synchronous."""
+
+    def start(self) -> Any:
+        """Take the next call; None if there is none to be made now."""
+        ...
+
+    def call(self, ticket: Any, attempt: int) -> Awaitable[Any]:
+        """Begin an attempt (1, 2, …) of a call."""
+        ...
+
+    def succeeded(self, ticket: Any, result: Any) -> None:
+        """Take the result of a call."""
+        ...
+
+    def failed(self, ticket: Any, error: Exception, attempts: int) -> None:
+        """Take the last failure of a call; raises where it fails the job."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """How many calls could be started now."""
+        ...
+
+
+class _Worker:
+    """One task of the pool. `serial` counts its attempts, so that an old deadline is told apart."""
+
+    __slots__ = ("serial", "task", "timed_out")
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[Any] | None = None
+        self.serial = 0
+        self.timed_out = False
+
+
+class CallPool:
+    """Makes calls, at most `concurrency` at once."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        options: AsyncOptions,
+        clock: Clock,
+        meter: StepMeter,
+        name: str,
+    ) -> None:
+        self.paused = False
+        self._calls = calls
+        self._options = options
+        self._clock = clock
+        self._meter = meter
+        self._name = name
+        self._workers: list[_Worker] = []
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._deadlines: deque[tuple[float, _Worker, int]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, group: asyncio.TaskGroup) -> None:
+        """Start the workers as children of `group`."""
+        for number in range(self._options.concurrency):
+            worker = _Worker()
+            task = group.create_task(self._work(worker), name=f"{self._name} call {number}")
+            worker.task = task
+            self._workers.append(worker)
+
+    def wake(self) -> None:
+        """There may be calls to start."""
+        if self._idle and self._calls.waiting and not self.paused:
+            self._wake_one()
+            # If the woken worker does not wait, it makes all the calls by itself and waking the
+            # others would be wasted; by the time of this callback it has begun to wait or is done.
+            asyncio.get_running_loop().call_soon(self._wake_more)
+
+    def _wake_one(self) -> None:
+        while self._idle:
+            future = self._idle.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
+
+    def _wake_more(self) -> None:
+        for _ in range(min(len(self._idle), self._calls.waiting)):
+            self._wake_one()
+
+    async def _work(self, worker: _Worker) -> None:
+        calls, clock = self._calls, self._clock
+        start, succeeded = calls.start, calls.succeeded
+        simple = self._options.timeout is None and self._options.retry is None
+        until = clock.monotonic() + SHARE
+        while True:
+            ticket = None if self.paused else start()
+            if ticket is None:
+                future = asyncio.get_running_loop().create_future()
+                self._idle.append(future)
+                await future
+                until = clock.monotonic() + SHARE
+                continue
+            if simple:
+                try:
+                    result = await calls.call(ticket, 1)
+                except Exception as error:  # whatever a user's coroutine raises
+                    calls.failed(ticket, error, 1)
+                else:
+                    succeeded(ticket, result)
+            else:
+                await self._attempts(worker, ticket)
+            if clock.monotonic() >= until:
+                await asyncio.sleep(0)
+                until = clock.monotonic() + SHARE
+
+    async def _attempts(self, worker: _Worker, ticket: Any) -> None:
+        """Call until it succeeds or has failed as often as the retry allows."""
+        retry = self._options.retry
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                result = await self._attempt(worker, ticket, attempt)
+            except Exception as error:  # whatever a user's coroutine raises
+                if not _again(retry, error, attempt):
+                    self._calls.failed(ticket, error, attempt)
+                    return
+            else:
+                self._calls.succeeded(ticket, result)
+                return
+            assert retry is not None
+            self._meter.retries += 1
+            await asyncio.sleep(retry.delay(attempt))
+
+    async def _attempt(self, worker: _Worker, ticket: Any, attempt: int) -> Any:
+        timeout = self._options.timeout
+        if timeout is None:
+            return await self._calls.call(ticket, attempt)
+        worker.serial += 1
+        worker.timed_out = False
+        self._watch(worker, self._clock.monotonic() + timeout)
+        try:
+            result = await self._calls.call(ticket, attempt)
+        except asyncio.CancelledError:
+            task = worker.task
+            assert task is not None
+            if not worker.timed_out or task.uncancel() > 0:
+                raise
+            raise TimeoutError(f"no result within {timeout:g} s") from None
+        finally:
+            worker.serial += 1
+        if worker.timed_out:
+            # It caught the cancellation and went on: too late all the same.
+            assert worker.task is not None
+            worker.task.uncancel()
+            raise TimeoutError(f"no result within {timeout:g} s")
+        return result
+
+    def _watch(self, worker: _Worker, deadline: float) -> None:
+        self._deadlines.append((deadline, worker, worker.serial))
+        if self._timer is None:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Wait for the earliest deadline of a call that still runs."""
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][1].serial != deadlines[0][2]:
+            deadlines.popleft()
+        if not deadlines:
+            self._timer = None
+            return
+        delay = max(0.0, deadlines[0][0] - self._clock.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._expire)
+
+    def _expire(self) -> None:
+        now = self._clock.monotonic()
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][0] <= now:
+            _, worker, serial = deadlines.popleft()
+            if worker.serial == serial:
+                worker.timed_out = True
+                assert worker.task is not None
+                worker.task.cancel()
+        self._set_timer()
+
+    def close(self) -> None:
+        """End the workers and the timer."""
+        for worker in self._workers:
+            if worker.task is not None:
+                worker.task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _again(retry: Retry | None, error: Exception, attempt: int) -> bool:
+    return retry is not None and attempt < retry.attempts and isinstance(error, retry.on)

@@ -1,0 +1,123 @@
+"""Calling a user's function: what a failure says, and what counts as a result."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from streamcp.errors import StepFailed
+from streamcp.graph.logical import Node
+from streamcp.operators.failures import Failure
+from streamcp.operators.steps import OnError
+from streamcp.runtime.meters import StepMeter
+
+Push = Callable[[list[Any]], None]
+"""Hands records on to whatever comes next; the list must not be changed afterwards."""
+
+# Enough to recognise a record, short enough for a log line.
+SHOWN = 200
+
+
+class Reporter:
+    """Decides what becomes of a record whose step failed: fail, drop or divert (rule 7)."""
+
+    __slots__ = ("_divert", "_on_error", "label", "meter", "place")
+
+    def __init__(self, node: Node, on_error: OnError, divert: Push, meter: StepMeter) -> None:
+        self.label = node.label
+        self.place = str(node.place)
+        self.meter = meter
+        self._on_error = on_error
+        self._divert = divert
+
+    @property
+    def fails(self) -> bool:
+        """A failed record fails the job."""
+        return self._on_error == "fail"
+
+    def failure(self, record: Any, error: Exception, attempts: int = 1) -> Failure[Any] | None:
+        """Return what is diverted, or None where the record is dropped.
+
+        Raises StepFailed where the step's errors fail the job."""
+        if self._on_error == "fail":
+            raise self.step_failed(record, error) from error
+        if self._on_error == "drop":
+            self.meter.dropped += 1
+            return None
+        text = "".join(traceback.format_exception(error))
+        return Failure(record, self.label, describe(error), text, attempts)
+
+    def divert(self, failures: list[Any]) -> None:
+        """Emit failures on the step's error output."""
+        self._divert(failures)
+
+    def report(self, record: Any, error: Exception, attempts: int = 1) -> None:
+        """Fail, drop or divert at once."""
+        failure = self.failure(record, error, attempts)
+        if failure is not None:
+            self._divert([failure])
+
+    def step_failed(self, record: Any, error: Exception) -> StepFailed:
+        """Say which step failed at which record, and where the step is defined."""
+        return StepFailed(
+            f"step {self.label!r} ({self.place}) failed at record {shown(record)}: "
+            f"{describe(error)}"
+        )
+
+
+def describe(error: BaseException) -> str:
+    """`ValueError: no such country`."""
+    return f"{type(error).__name__}: {error}"
+
+
+def shown(record: Any) -> str:
+    """A record as text, shortened. Never raises: a repr is user code as well."""
+    try:
+        text = repr(record)
+    except Exception:  # whatever a user's __repr__ raises must not hide the real failure
+        text = f"<{type(record).__name__} whose repr failed>"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text)} characters)"
+
+
+def with_service(fn: Callable[..., Any], service: Any) -> Callable[[Any], Any]:
+    """Make the service the last argument of a function of one record."""
+    return lambda record: fn(record, service)
+
+
+def expanded(result: Any) -> list[Any]:
+    """Turn what a `flat_map` or `process` function returned into a list.
+
+    Raises TypeError for text, bytes and dictionaries, which would fall into pieces, for
+    awaitables, and for what cannot be iterated."""
+    if result is None:
+        return []
+    if result.__class__ is list:
+        values: list[Any] = result
+        return values
+    if isinstance(result, str | bytes | bytearray | dict):
+        raise TypeError(
+            f"it returned a {type(result).__name__}, which would fall into pieces; "
+            "return a list that holds it: [value]"
+        )
+    refuse_awaitable(result)
+    try:
+        return list(result)
+    except TypeError as error:
+        if hasattr(result, "__iter__"):
+            raise
+        raise TypeError(
+            f"it returned {shown(result)}, which is no iterable; return a list, a generator or None"
+        ) from error
+
+
+def refuse_awaitable(result: Any) -> None:
+    """Raise TypeError if a plain function returned something that must be awaited."""
+    if inspect.isawaitable(result) or inspect.isasyncgen(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(
+            "a plain function returned something to be awaited; define it with `async def`, or "
+            "give an async option such as concurrency=16"
+        )

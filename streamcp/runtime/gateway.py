@@ -1,0 +1,86 @@
+"""How tasks and coordinator speak to each other, and what all tasks of a process share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from streamcp.checkpoint.failure_reason import FailureReason
+from streamcp.checkpoint.snapshot import Acknowledgement, Section, SectionHandle
+from streamcp.clock import Clock
+from streamcp.identifiers import SubtaskId
+from streamcp.operators.steps import Opener
+from streamcp.runtime.waking import Turns
+from streamcp.serialization.serializer import Serializer
+
+
+class CoordinatorGateway(Protocol):
+    """What tasks tell upward. Calls only queue: they are acted on after the barrier has passed."""
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """A subtask's snapshot is durable."""
+        ...
+
+    def decline(
+        self, subtask: SubtaskId, checkpoint_id: int, reason: FailureReason, detail: str
+    ) -> None:
+        """A subtask's snapshot cannot be taken or written."""
+        ...
+
+    def subtask_ended(self, subtask: SubtaskId) -> None:
+        """A subtask has finished, or a sink has nothing left to do but to commit."""
+        ...
+
+    def committed(self, subtask: SubtaskId) -> None:
+        """A sink has committed all that was to be committed."""
+        ...
+
+    def request_checkpoint(self) -> None:
+        """A staged sink is full: it can go on only after a checkpoint."""
+        ...
+
+    def look(self, now: float) -> None:
+        """The time that was asked for has come: do what is due."""
+        ...
+
+
+class DataWriter(Protocol):
+    """The part of checkpoint storage that tasks use; it blocks and is called in a thread."""
+
+    def write_data(
+        self, checkpoint_id: int, sections: Sequence[tuple[SubtaskId, Section]]
+    ) -> list[SectionHandle]:
+        """Write and fsync the sections of one checkpoint."""
+        ...
+
+
+@dataclass(slots=True)
+class TaskContext:
+    """What all tasks of one process and attempt share.
+
+    `look_at` is the monotonic time at which the coordinator wants to be called: tasks compare it
+    at the end of each slice, so that a trigger waits for one slice and not for a turn of the
+    event loop. `keep_records`: in-flight records must survive (checkpoints are on)."""
+
+    job: str
+    attempt: int
+    max_parallelism: int
+    clock: Clock
+    serializer: Serializer
+    coordinator: CoordinatorGateway
+    task_count: int
+    keep_records: bool
+    staged_capacity: int
+    services: Mapping[Opener, Any] = field(default_factory=dict)
+    look_at: float = float("inf")
+
+    def end_of_slice(self, now: float) -> None:
+        """Give the coordinator its chance, between two slices."""
+        if now >= self.look_at:
+            self.look_at = float("inf")
+            self.coordinator.look(now)
+
+    def turns(self) -> Turns:
+        """Make the turn-taking of one task."""
+        return Turns(self.clock, self.task_count)

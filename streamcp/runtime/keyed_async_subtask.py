@@ -1,0 +1,349 @@
+"""The task of a keyed step with a coroutine function: keys run side by side, one key in order.
+
+Each call is a small transaction: it works on a private copy of the state, and what it returned,
+changed and asked for takes effect in one synchronous step when it has returned. A snapshot in
+between holds the state before the call, and the record among the pending ones (rule P20).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable
+from typing import Any
+
+from streamcp.checkpoint.snapshot import SectionKind
+from streamcp.errors import SerializationError
+from streamcp.operators.context import KeyContext
+from streamcp.operators.steps import ProcessStep
+from streamcp.runtime.async_subtask import PENDING_PER_CALL, gathered
+from streamcp.runtime.call_pool import CallPool
+from streamcp.runtime.calling import expanded
+from streamcp.runtime.keyed_steps import Effects, refuse_state
+from streamcp.runtime.pending import Failed, Status
+from streamcp.runtime.snapshots import CapturedSection, Freezing
+from streamcp.runtime.steps import key_of, with_keyed_service
+from streamcp.runtime.subtask import Subtask, Waiting
+from streamcp.serialization.captured import Captured
+from streamcp.serialization.immutable import is_deeply_immutable
+
+TIMER = 4
+"""Status of a stored entry that is a due timer: its content is (key, timestamp)."""
+
+
+class Slot:
+    """One pending record or due timer, or its result that was not emitted yet."""
+
+    __slots__ = ("copy", "effects", "frozen", "is_timer", "key", "record", "result")
+
+    def __init__(self, key: Any, record: Any, *, is_timer: bool = False) -> None:
+        self.key = key
+        self.record = record  # of a timer: its timestamp
+        self.is_timer = is_timer
+        self.frozen: bytes | None = None
+        self.result: list[Any] | Failed | None = None
+        self.copy: Any = None
+        self.effects: Effects | None = None
+
+
+class KeyedAsyncSubtask(Subtask):
+    """Runs `process` with a coroutine function."""
+
+    def prepare(self) -> None:
+        """Wire the step and what is fused behind it."""
+        self._node = next(iter(self.chain.meters))
+        spec = self._node.spec
+        assert isinstance(spec, ProcessStep)
+        assert spec.calls is not None
+        options = spec.calls
+        self._meter = self.chain.meters[self._node]
+        self._reporter = self.chain.reporter(self._node)
+        self._emit = self.chain.behind(self._node)
+        self._key = key_of(self._node)
+        fn, on_timer = with_keyed_service(spec, self.context)
+        self._fn = gathered(fn)
+        self._on_timer = None if on_timer is None else either(on_timer)
+        self._state = self.chain.keyed_state(self._node, spec.state)
+        self._bound = PENDING_PER_CALL * options.concurrency
+        # Arrival order; a dictionary, since slots leave from the middle.
+        self._slots: dict[Slot, None] = {}
+        self._queues: dict[Any, deque[Slot]] = {}
+        self._ready: deque[Slot] = deque()
+        self._results: deque[Slot] = deque()
+        self._captured: Captured | None = None
+        self._pool = CallPool(self, options, self.context.clock, self._meter, self._node.label)
+
+    # ---- what the pool asks
+
+    @property
+    def waiting(self) -> int:
+        """Calls that could be started: the first of each key that has none running."""
+        return len(self._ready)
+
+    def start(self) -> Slot | None:
+        """Take the next call."""
+        return self._ready.popleft() if self._ready else None
+
+    def call(self, slot: Slot, attempt: int) -> Awaitable[Any]:
+        """Begin an attempt on a fresh copy of the state."""
+        entry = self._state[slot.key]
+        if slot.effects is not None:
+            slot.effects.ended = True  # of the attempt before
+        slot.effects = Effects(may_set_timers=self._on_timer is not None)
+        context = KeyContext(slot.key, self.context.clock.wall_ms(), slot.effects)
+        slot.copy = self.context.serializer.copy(entry.value, step=self._node.label)
+        if slot.is_timer:
+            assert self._on_timer is not None, "a timer is set only with on_timer"
+            fired: Awaitable[Any] = self._on_timer(slot.record, slot.copy, context)
+            return fired
+        record = slot.record
+        if attempt > 1 and slot.frozen is not None:
+            record = self.context.serializer.loads(slot.frozen)
+        return self._fn(record, slot.copy, context)
+
+    def succeeded(self, slot: Slot, result: list[Any]) -> None:
+        """Commit: state, timers and results take effect together."""
+        try:
+            refuse_state(result, slot.copy)
+        except TypeError as error:
+            self.failed(slot, error, 1)
+            return
+        state = self._state
+        entry = state[slot.key]
+        state.replace(entry, slot.copy)
+        if slot.is_timer:
+            state.timer_done(entry, slot.record)
+        effects = slot.effects
+        assert effects is not None
+        effects.commit(state, entry)
+        self._close(slot, result)
+
+    def failed(self, slot: Slot, error: Exception, attempts: int) -> None:
+        """Fail the job, or keep the failure until it is emitted; the state is untouched."""
+        if slot.is_timer:
+            raise self._reporter.step_failed(
+                f"timer {slot.record} of {slot.key!r}", error
+            ) from error
+        record = slot.record
+        if slot.frozen is not None:
+            record = self.context.serializer.loads(slot.frozen)
+        self._close(slot, Failed(self._reporter.failure(record, error, attempts)))
+
+    def _close(self, slot: Slot, result: list[Any] | Failed) -> None:
+        """The call of a slot is over: its key's next one may start."""
+        if slot.effects is not None:
+            slot.effects.ended = True
+        slot.result = result
+        slot.record = slot.frozen = slot.copy = slot.effects = None
+        self._results.append(slot)
+        queue = self._queues[slot.key]
+        queue.popleft()
+        if queue:
+            self._ready.append(queue[0])
+            self._pool.wake()
+        else:
+            del self._queues[slot.key]
+        self.wakeup.set()
+
+    # ---- snapshot
+
+    def own_sections(self) -> list[Freezing]:
+        """State, pending list, and the states of fused keyed steps."""
+        sections: list[Freezing] = [self._state.snapshot(), *self.chain.snapshot()]
+        if self._slots:
+            step = self._node.label
+            entries = [self._entry(slot) for slot in self._slots]
+            self._captured = Captured(entries, self.context.serializer, step=step)
+            sections.append(CapturedSection("pending", step, [self._captured], len(entries)))
+        return sections
+
+    @staticmethod
+    def _entry(slot: Slot) -> tuple[int, Any]:
+        if isinstance(slot.result, Failed):
+            return Status.FAILURE.value, slot.result.failure
+        if slot.result is not None:
+            return Status.RESULT.value, (slot.key, slot.result)
+        if slot.is_timer:
+            return TIMER, (slot.key, slot.record)
+        if slot.frozen is not None:
+            return Status.FROZEN_RECORD.value, slot.frozen
+        return Status.RECORD.value, slot.record
+
+    def restore(self, kind: SectionKind, name: str, values: list[Any]) -> None:
+        """Take back the state, the pending list, or the state of a fused step."""
+        if kind == "state" and name == self._node.label:
+            for rows in values:
+                self._state.restore(rows)
+        elif kind == "pending":
+            for entries in values:
+                for status, content in entries:
+                    self._restore_entry(status, content)
+        else:
+            super().restore(kind, name, values)
+
+    def _restore_entry(self, status: int, content: Any) -> None:
+        match status:
+            case Status.RECORD:
+                self._append_record(content)
+            case Status.FROZEN_RECORD:
+                self._append_record(self.context.serializer.loads(content))
+            case 4:
+                key, timestamp = content
+                self._append(Slot(key, timestamp, is_timer=True))
+            case Status.RESULT:
+                key, result = content
+                self._append_result(Slot(key, None), result)
+            case Status.FAILURE:
+                self._append_result(Slot(None, None), Failed(content))
+
+    def _append_result(self, slot: Slot, result: list[Any] | Failed) -> None:
+        slot.result = result
+        self._slots[slot] = None
+        self._results.append(slot)
+
+    # ---- work
+
+    async def run(self) -> None:
+        """Admit, call and emit until all inputs have ended and nothing is pending."""
+        async with asyncio.TaskGroup() as group:
+            self._pool.begin(group)
+            self._pool.wake()
+            try:
+                await self._run()
+            finally:
+                self._pool.close()
+        self.finish()
+
+    async def _run(self) -> None:
+        clock = self.context.clock
+        while True:
+            if self.held:
+                await self.wait("idle")
+                continue
+            self._admit_timers()
+            while self.output.writable and self.chain.fire_timers():
+                pass
+            emitted = self._emit_results()
+            if self._admit() or emitted:
+                await self.turns.end_if_over(clock.monotonic())
+            elif self.gate.hand is None and self.gate.all_ended and not self._slots:
+                return
+            elif not self.held:
+                await self.wait(self._waiting_for(), timeout=self.until_timer())
+
+    def release(self) -> None:
+        """A stop has failed: calls are started again."""
+        super().release()
+        self._pool.paused = False
+        self._pool.wake()
+
+    def hold(self) -> None:
+        """A stop has cut here: no further call is started."""
+        super().hold()
+        self._pool.paused = True
+
+    def _waiting_for(self) -> Waiting:
+        if not self.output.writable:
+            return "backpressured"
+        return "busy" if len(self._slots) >= self._bound else "idle"
+
+    def until_timer(self) -> float | None:
+        """Seconds until the earliest timer of this step or of those fused behind it."""
+        fused = super().until_timer()
+        due = self._state.next_timer()
+        if due is None:
+            return fused
+        own = max(0.0, (due - self.context.clock.wall_ms()) / 1000)
+        return own if fused is None else min(own, fused)
+
+    def _admit_timers(self) -> None:
+        """Put timers that are due into the pending list, behind what arrived before (P21)."""
+        due = self._state.next_timer()
+        if due is None:
+            return
+        now = self.context.clock.wall_ms()
+        while (popped := self._state.pop_due(now)) is not None:
+            timestamp, entry = popped
+            self._append(Slot(entry.key, timestamp, is_timer=True))
+
+    def _admit(self) -> bool:
+        """Move records from the input to the pending list, as many as it may hold."""
+        gate = self.gate
+        room = self._bound - len(self._slots)
+        while gate.hand is None and not self.held:
+            if self.take_element(data=room > 0) is None:
+                return False
+        if room <= 0 or self.held:
+            return False
+        channel = gate.hand_channel
+        records = gate.slice(room)
+        for record in records:
+            self._append_record(record)
+        gate.release(channel, len(records))
+        self.meter.records_in += len(records)
+        self._meter.records_in += len(records)
+        self._pool.wake()
+        return True
+
+    def _append_record(self, record: Any) -> None:
+        slot = Slot(self._key(record), record)
+        if not is_deeply_immutable(record):
+            try:
+                slot.frozen = self.context.serializer.dumps(record, step=self._node.label)
+            except SerializationError:
+                # A snapshot that must hold it declines its checkpoint, with the reason.
+                slot.frozen = None
+        self._append(slot)
+
+    def _append(self, slot: Slot) -> None:
+        self._slots[slot] = None
+        queue = self._queues.get(slot.key)
+        if queue is None:
+            self._queues[slot.key] = deque((slot,))
+            self._ready.append(slot)
+        else:
+            queue.append(slot)
+
+    def _emit_results(self) -> bool:
+        """Emit what has committed, in the order of the commits, as far as there is room."""
+        room = self.output.room
+        if room <= 0 or not self._results:
+            return False
+        if self._captured is not None:
+            # They leave the captured list: whoever gets them may change them.
+            self._captured.before_use()
+            self._captured = None
+        started = self.context.clock.monotonic()
+        values: list[Any] = []
+        diverted: list[Any] = []
+        taken = 0
+        while self._results and len(values) + len(diverted) < room:
+            slot = self._results.popleft()
+            del self._slots[slot]
+            taken += 1
+            if isinstance(slot.result, Failed):
+                if slot.result.failure is not None:
+                    diverted.append(slot.result.failure)
+            elif slot.result is not None:
+                values += slot.result
+        if diverted:
+            self._reporter.divert(diverted)
+        self._meter.records_out += len(values)
+        if values:
+            self._emit(values)
+        self.slice_done(taken, started)
+        return True
+
+
+def either(fn: Any) -> Any:
+    """Make a coroutine function of a timer function of either kind."""
+
+    async def call(*arguments: Any) -> list[Any]:
+        result = fn(*arguments)
+        if hasattr(result, "__aiter__"):
+            return [value async for value in result]
+        if hasattr(result, "__await__"):
+            result = await result
+        return expanded(result)
+
+    return call

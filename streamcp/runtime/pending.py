@@ -1,0 +1,225 @@
+"""The pending list of an async step: records, and results that wait for their turn (P20 to P22).
+
+Entries are in arrival order. They are kept in chunks (the records admitted at once) rather than
+one object per record, which would cost more than the call itself. A record that could be changed
+while a coroutine has it is kept in frozen form.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any
+
+from streamcp.errors import SerializationError
+from streamcp.serialization.immutable import all_leaves, is_deeply_immutable
+from streamcp.serialization.serializer import Serializer
+
+
+class Status(IntEnum):
+    """What an entry of a stored pending list holds."""
+
+    RECORD = 0  # a record whose call has not returned: it is called again
+    RESULT = 1  # a result that was not emitted: it is emitted, not called again
+    FAILURE = 2  # a failure that was not diverted yet
+    FROZEN_RECORD = 3  # a record, as bytes
+
+
+class _Missing:
+    """A call that has not returned."""
+
+    __slots__ = ()
+
+
+class Failed:
+    """The outcome of a call that failed; `failure` is None where it is dropped."""
+
+    __slots__ = ("failure",)
+
+    def __init__(self, failure: Any) -> None:
+        self.failure = failure
+
+
+MISSING: Any = _Missing()
+EMITTED: Any = _Missing()
+
+Ticket = tuple["Chunk", int]
+
+
+class Chunk:
+    """Records admitted together; `results[i]` belongs to `records[i]`."""
+
+    __slots__ = ("first", "frozen", "next", "open", "records", "results")
+
+    def __init__(self, records: list[Any]) -> None:
+        self.records = records
+        self.results: list[Any] = [MISSING] * len(records)
+        self.frozen: dict[int, bytes] | None = None
+        self.next = 0  # the next record whose call is to be started
+        self.first = 0  # the first whose result has not been emitted (ordered)
+        self.open = len(records)  # how many have not been emitted
+
+
+class PendingList:
+    """What an async step without state holds.
+
+    `count` is the number of entries. Ordered: results are emitted in the order of their records;
+    else in the order in which they come."""
+
+    def __init__(self, *, ordered: bool, serializer: Serializer, step: str, keep: bool) -> None:
+        """With `keep`, records must stay as they came: for snapshots and retries."""
+        self.count = 0
+        self._ordered = ordered
+        self._serializer = serializer
+        self._step = step
+        self._keep = keep
+        self._chunks: deque[Chunk] = deque()
+        self._starting: deque[Chunk] = deque()
+        self._finished: deque[Ticket] = deque()
+        self._to_start = 0
+
+    @property
+    def waiting(self) -> int:
+        """Records whose call has not been started."""
+        return self._to_start
+
+    def admit(self, records: list[Any]) -> None:
+        """Append records."""
+        chunk = Chunk(records)
+        if self._keep and not all_leaves(records):
+            self._freeze_mutable(chunk)
+        self._append(chunk)
+
+    def _append(self, chunk: Chunk) -> None:
+        self._chunks.append(chunk)
+        self._starting.append(chunk)
+        self.count += len(chunk.records)
+        self._to_start += len(chunk.records) - chunk.next
+
+    def _freeze_mutable(self, chunk: Chunk) -> None:
+        for i, record in enumerate(chunk.records):
+            if not is_deeply_immutable(record):
+                if chunk.frozen is None:
+                    chunk.frozen = {}
+                try:
+                    chunk.frozen[i] = self._serializer.dumps(record, step=self._step)
+                except SerializationError:
+                    # A snapshot that must hold it declines its checkpoint, with the reason.
+                    continue
+
+    def start(self) -> Ticket | None:
+        """Take the next record to be called, in order of arrival."""
+        starting = self._starting
+        while starting:
+            chunk = starting[0]
+            i = chunk.next
+            if i < len(chunk.records):
+                chunk.next = i + 1
+                if chunk.results[i] is not MISSING:
+                    continue  # a restored result: not called again
+                self._to_start -= 1
+                return chunk, i
+            starting.popleft()
+        return None
+
+    def record(self, ticket: Ticket, attempt: int) -> Any:
+        """The record of a call; for a further attempt as it came, whatever the first one did."""
+        chunk, i = ticket
+        if attempt > 1 and chunk.frozen is not None and i in chunk.frozen:
+            return self._serializer.loads(chunk.frozen[i])
+        return chunk.records[i]
+
+    def finish(self, ticket: Ticket, result: Any) -> None:
+        """Take a result (or a `Failed`)."""
+        chunk, i = ticket
+        chunk.results[i] = result
+        if not self._ordered:
+            self._finished.append(ticket)
+
+    def take_results(self, limit: int) -> list[Any]:
+        """Take up to `limit` results that may be emitted now, in their order."""
+        results = self._take_ordered(limit) if self._ordered else self._take_finished(limit)
+        self.count -= len(results)
+        return results
+
+    def _take_ordered(self, limit: int) -> list[Any]:
+        taken: list[Any] = []
+        chunks = self._chunks
+        while chunks and len(taken) < limit:
+            chunk = chunks[0]
+            results, first = chunk.results, chunk.first
+            end = min(len(results), first + limit - len(taken))
+            i = first
+            while i < end and results[i] is not MISSING:
+                i += 1
+            taken += results[first:i]
+            results[first:i] = [EMITTED] * (i - first)
+            chunk.first = i
+            if i < len(results):
+                break
+            chunks.popleft()
+        return taken
+
+    def _take_finished(self, limit: int) -> list[Any]:
+        taken: list[Any] = []
+        finished = self._finished
+        while finished and len(taken) < limit:
+            chunk, i = finished.popleft()
+            taken.append(chunk.results[i])
+            chunk.results[i] = EMITTED
+            chunk.open -= 1
+        while self._chunks and self._chunks[0].open == 0:
+            self._chunks.popleft()
+        return taken
+
+    # ---- snapshot and restore
+
+    def entries(self) -> list[tuple[int, Any]]:
+        """List what is pending as (status, content), in order of arrival."""
+        entries: list[tuple[int, Any]] = []
+        for chunk in self._chunks:
+            frozen = chunk.frozen or {}
+            for i, result in enumerate(chunk.results):
+                if result is EMITTED:
+                    continue
+                if result is MISSING:
+                    if i in frozen:
+                        entries.append((Status.FROZEN_RECORD.value, frozen[i]))
+                    else:
+                        entries.append((Status.RECORD.value, chunk.records[i]))
+                elif isinstance(result, Failed):
+                    entries.append((Status.FAILURE.value, result.failure))
+                else:
+                    entries.append((Status.RESULT.value, result))
+        return entries
+
+    def restore(self, entries: Iterable[tuple[int, Any]]) -> None:
+        """Put a list back as it was: results keep their places and are not called again."""
+        records: list[Any] = []
+        results: list[Any] = []
+        for status, content in entries:
+            match Status(status):
+                case Status.RECORD:
+                    records.append(content)
+                    results.append(MISSING)
+                case Status.FROZEN_RECORD:
+                    records.append(self._serializer.loads(content))
+                    results.append(MISSING)
+                case Status.RESULT:
+                    records.append(None)
+                    results.append(content)
+                case Status.FAILURE:
+                    records.append(None)
+                    results.append(Failed(content))
+        chunk = Chunk(records)
+        chunk.results = results
+        if self._keep:
+            self._freeze_mutable(chunk)
+        if records:
+            self._append(chunk)
+            self._to_start -= sum(result is not MISSING for result in results)
+            if not self._ordered:
+                self._finished.extend(
+                    (chunk, i) for i, result in enumerate(results) if result is not MISSING
+                )

@@ -1,0 +1,214 @@
+"""From the moment of the cut to durable bytes: freezing in slices, then one file per checkpoint.
+
+Freezing runs on the event loop's thread, a little at a time (pickling holds the interpreter lock
+anyway); only the file work goes to a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import anyio.to_thread
+
+from streamcp.checkpoint.failure_reason import FailureReason
+from streamcp.checkpoint.snapshot import (
+    IN_FLIGHT,
+    Acknowledgement,
+    Section,
+    SectionHandle,
+    SectionKind,
+    SubtaskStatistics,
+)
+from streamcp.errors import SerializationError, StorageError
+from streamcp.identifiers import SubtaskId
+from streamcp.runtime.gateway import DataWriter, TaskContext
+from streamcp.runtime.waking import Wakeup
+from streamcp.serialization.captured import Captured
+
+# Long enough to finish small snapshots at once, short enough not to be felt by a user's coroutine.
+FREEZE_SLICE = 0.002
+
+
+class Freezing(Protocol):
+    """Content that is frozen step by step."""
+
+    error: SerializationError | None
+
+    def freeze_some(self) -> bool:
+        """Freeze a little; False when nothing is left."""
+        ...
+
+    def section(self) -> Section:
+        """The frozen content."""
+        ...
+
+    def drop(self) -> None:
+        """The checkpoint has ended: keep nothing."""
+        ...
+
+
+class CapturedSection:
+    """A section made of captured values, each a frame: a channel, a rest, a pending list."""
+
+    def __init__(
+        self, kind: SectionKind, name: str, captured: Sequence[Captured], records: int
+    ) -> None:
+        self._kind = kind
+        self._name = name
+        self._captured = captured
+        self._records = records
+        self._next = 0
+        self.error: SerializationError | None = None
+
+    def freeze_some(self) -> bool:
+        """Freeze the next value."""
+        if self._next == len(self._captured) or self.error is not None:
+            return False
+        captured = self._captured[self._next]
+        captured.freeze()
+        self.error = captured.error
+        self._next += 1
+        return True
+
+    def section(self) -> Section:
+        """The frozen content."""
+        frames = tuple(captured.frozen or b"" for captured in self._captured)
+        return Section(self._kind, self._name, frames, self._records)
+
+    def drop(self) -> None:
+        """Nothing is kept here: the values belong to their owners."""
+
+
+@dataclass(slots=True)
+class SubtaskSnapshot:
+    """What one subtask contributes to one checkpoint, whole but not yet frozen."""
+
+    subtask: SubtaskId
+    checkpoint_id: int
+    triggered_at: float
+    acted_at: float
+    sections: list[Freezing]
+    statistics: SubtaskStatistics
+    finished: bool = False
+    frozen: list[Section] = field(default_factory=list)
+
+
+class SnapshotWriter:
+    """The background task of one process: freezes what subtasks add, writes it when all have."""
+
+    def __init__(self, context: TaskContext, writer: DataWriter | None) -> None:
+        """Write by `writer`; None keeps nothing (a job without checkpoint storage)."""
+        self._context = context
+        self._writer = writer
+        self._expected: dict[int, int] = {}
+        self._added: dict[int, list[SubtaskSnapshot]] = {}
+        self._to_freeze: deque[SubtaskSnapshot] = deque()
+        self._wakeup = Wakeup()
+
+    def expect(self, checkpoint_id: int, subtasks: int) -> None:
+        """A checkpoint begins, to which that many subtasks of this process contribute."""
+        self._expected[checkpoint_id] = subtasks
+        self._added[checkpoint_id] = []
+
+    def add(self, snapshot: SubtaskSnapshot) -> None:
+        """Take one subtask's contribution; it is dropped if the checkpoint has ended."""
+        if snapshot.checkpoint_id not in self._expected:
+            for section in snapshot.sections:
+                section.drop()
+            return
+        self._added[snapshot.checkpoint_id].append(snapshot)
+        self._to_freeze.append(snapshot)
+        self._wakeup.set()
+
+    def drop(self, checkpoint_id: int) -> None:
+        """The checkpoint has ended without completing."""
+        self._expected.pop(checkpoint_id, None)
+        for snapshot in self._added.pop(checkpoint_id, ()):
+            for section in snapshot.sections:
+                section.drop()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            while self._to_freeze:
+                snapshot = self._to_freeze.popleft()
+                if snapshot.checkpoint_id in self._expected and await self._freeze(snapshot):
+                    await self._write_if_whole(snapshot.checkpoint_id)
+            await self._wakeup.wait()
+
+    async def _freeze(self, snapshot: SubtaskSnapshot) -> bool:
+        clock = self._context.clock
+        until = clock.monotonic() + FREEZE_SLICE
+        for section in snapshot.sections:
+            while section.freeze_some():
+                now = clock.monotonic()
+                if now >= until:
+                    self._context.end_of_slice(now)
+                    await asyncio.sleep(0)
+                    until = clock.monotonic() + FREEZE_SLICE
+            if snapshot.checkpoint_id not in self._expected:
+                return False
+            if section.error is not None:
+                self._decline(snapshot, FailureReason.FREEZE_FAILED, str(section.error))
+                return False
+            snapshot.frozen.append(section.section())
+        return True
+
+    def _decline(self, snapshot: SubtaskSnapshot, reason: FailureReason, detail: str) -> None:
+        self.drop(snapshot.checkpoint_id)
+        self._context.coordinator.decline(snapshot.subtask, snapshot.checkpoint_id, reason, detail)
+
+    async def _write_if_whole(self, checkpoint_id: int) -> None:
+        snapshots = self._added[checkpoint_id]
+        frozen = sum(len(one.frozen) == len(one.sections) for one in snapshots)
+        if frozen < self._expected[checkpoint_id]:
+            return
+        sections = [(one.subtask, section) for one in snapshots for section in one.frozen]
+        handles: list[SectionHandle] = []
+        if self._writer is not None:
+            try:
+                handles = await anyio.to_thread.run_sync(
+                    self._writer.write_data, checkpoint_id, sections
+                )
+            except StorageError as error:
+                self._decline(snapshots[0], FailureReason.STORAGE_ERROR, str(error))
+                return
+        if self._expected.pop(checkpoint_id, None) is not None:
+            self._added.pop(checkpoint_id)
+            self._acknowledge(snapshots, handles)
+
+    def _acknowledge(
+        self, snapshots: Sequence[SubtaskSnapshot], handles: Sequence[SectionHandle]
+    ) -> None:
+        now = self._context.clock.monotonic()
+        place = 0
+        for one in snapshots:
+            own = tuple(handles[place : place + len(one.frozen)])
+            place += len(one.frozen)
+            in_flight = [section for section in one.frozen if section.kind in IN_FLIGHT]
+            statistics = replace(
+                one.statistics,
+                asynchronous=now - one.acted_at,
+                end_to_end=now - one.triggered_at,
+                state_bytes=sum(_size(s) for s in one.frozen if s.kind not in IN_FLIGHT),
+                in_flight_bytes=sum(_size(s) for s in in_flight),
+                in_flight_records=sum(s.records for s in in_flight),
+            )
+            self._context.coordinator.acknowledge(
+                Acknowledgement(
+                    one.checkpoint_id,
+                    self._context.attempt,
+                    one.subtask,
+                    own,
+                    statistics,
+                    one.finished,
+                )
+            )
+
+
+def _size(section: Section) -> int:
+    return sum(map(len, section.frames))

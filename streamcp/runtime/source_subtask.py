@@ -1,0 +1,299 @@
+"""The task of a source: it drives generators and works what they yield through its chain.
+
+Position and data belong together (rule P6): a position is taken over in the same step in which
+its records become the rest in hand, and what is not worked off of the rest is in the snapshot
+beside it. What a reader has only collected counts as unread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import anyio
+
+from streamcp.checkpoint.snapshot import SectionKind
+from streamcp.elements import Batch
+from streamcp.errors import StepFailed
+from streamcp.operators.sources import Source
+from streamcp.operators.steps import SourceStep
+from streamcp.runtime.calling import describe
+from streamcp.runtime.snapshots import CapturedSection, Freezing
+from streamcp.runtime.stepping import Stepping
+from streamcp.runtime.subtask import Subtask
+from streamcp.serialization.captured import Captured
+from streamcp.serialization.immutable import is_deeply_immutable
+from streamcp.serialization.serializer import Serializer
+
+# A user's generator may close a connection; a job that stops does not wait longer than this.
+CLOSING_TIME = 5.0
+
+
+class FrozenPosition:
+    """A position that its generator may change: kept as bytes (rule P6)."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+class Reader:
+    """Reads one split, or the whole of an undivided source (`split` None).
+
+    `position` is the one after the last record that was taken over, `collected_position` the one
+    after what is `collected`."""
+
+    __slots__ = (
+        "_open",
+        "_serializer",
+        "collected",
+        "collected_position",
+        "ended",
+        "generator",
+        "position",
+        "split",
+        "step",
+        "taken_over",
+    )
+
+    def __init__(self, source: Source[Any], split: Any, step: str, serializer: Serializer) -> None:
+        self.split = split
+        self.step = step
+        self.position: Any = source.start
+        self.collected: list[Any] = []
+        self.collected_position: Any = source.start
+        self.ended = False
+        self.generator: AsyncIterator[tuple[Any, Any]] | None = None
+        self.taken_over = asyncio.Event()
+        self._serializer = serializer
+        self._open: Callable[[Any], AsyncIterator[tuple[Any, Any]]] = (
+            source.open if split is None else lambda at: source.open_split(split, at)
+        )
+
+    def begin(self) -> AsyncIterator[tuple[Any, Any]]:
+        """Open the generator at the position, once."""
+        if self.generator is None:
+            self.collected_position = self.position
+            self.generator = self._open(self.thawed_position())
+        return self.generator
+
+    def thawed_position(self) -> Any:
+        """The position as the generator yielded it."""
+        if isinstance(self.position, FrozenPosition):
+            return self._serializer.loads(self.position.data)
+        return self.position
+
+    def keep(self, position: Any) -> None:
+        """Remember the position after what was collected; freeze it if it could be changed."""
+        if not is_deeply_immutable(position):
+            position = FrozenPosition(self._serializer.dumps(position, step=self.step))
+        self.collected_position = position
+
+    def take_over(self) -> list[Any]:
+        """Hand the collected records over: from now on they are read."""
+        records, self.collected = self.collected, []
+        self.position = self.collected_position
+        self.taken_over.set()
+        return records
+
+
+class SourceSubtask(Subtask):
+    """Reads one or several splits and works their records through the chain."""
+
+    def prepare(self) -> None:
+        """Wire the chain."""
+        self._node = next(iter(self.chain.meters))
+        spec = self._node.spec
+        assert isinstance(spec, SourceStep)
+        self._source = spec.source
+        self._push = self.chain.behind(self._node)
+        self._step_meter = self.chain.meters[self._node]
+        self._rest: Batch | None = None
+        self._offset = 0
+        self.readers: list[Reader] = []
+
+    def set_splits(self, splits: Sequence[Any]) -> None:
+        """Read these splits, from the start."""
+        step, serializer = self._node.label, self.context.serializer
+        self.readers = [Reader(self._source, split, step, serializer) for split in splits]
+
+    # ---- snapshot
+
+    def own_sections(self) -> list[Freezing]:
+        """Positions and the rest, beside the states of fused keyed steps."""
+        serializer, step = self.context.serializer, self._node.label
+        positions = tuple((r.split, r.thawed_position(), r.ended) for r in self.readers)
+        captured = Captured(positions, serializer, step=step)
+        # The thawed copies are the snapshot's own, but immutable ones are shared: both are safe
+        # to freeze later.
+        sections: list[Freezing] = [CapturedSection("position", step, [captured], 0)]
+        sections += self.chain.snapshot()
+        rest = self._rest_in_hand()
+        if rest is not None:
+            sections.append(CapturedSection("rest", step, [self.capture_batch(rest)], len(rest)))
+        return sections
+
+    def _rest_in_hand(self) -> Batch | None:
+        if self._rest is not None and self._offset:
+            self._rest = Batch(self._rest.values[self._offset :])
+            self._offset = 0
+        return self._rest
+
+    def restore(self, kind: SectionKind, name: str, values: list[Any]) -> None:
+        """Take back positions, the rest, or the state of a fused step."""
+        match kind:
+            case "position":
+                for split, position, ended in values[0]:
+                    for reader in self.readers:
+                        if reader.split == split:
+                            reader.keep(position)
+                            reader.take_over()
+                            reader.ended = ended
+            case "rest":
+                self._rest = Batch([record for frame in values for record in frame])
+            case _:
+                super().restore(kind, name, values)
+
+    # ---- work
+
+    async def run(self) -> None:
+        """Read until every generator has ended and everything is worked off."""
+        try:
+            if len(self.readers) == 1 and not self.chain.has_timers:
+                await self._run_inline(self.readers[0])
+            else:
+                await self._run_beside()
+        finally:
+            await self._close()
+        self.finish()
+
+    async def _run_inline(self, reader: Reader) -> None:
+        """One split is read by this task itself: no hand-over between tasks."""
+
+        def before_wait() -> None:
+            if reader.collected and not self.held:
+                self._take_over(reader)
+                while self._rest is not None:
+                    self._work_slice(len(self._rest))
+            self.hand_on()
+
+        while True:
+            await self._work_off_rest()
+            if reader.ended:
+                return
+            await self._collect(reader, min(self.slices.records, self.output.room), before_wait)
+            if not self.held:
+                self._take_over(reader)
+
+    async def _run_beside(self) -> None:
+        """Tasks of their own collect, one per split; this one takes over, in turn."""
+        async with asyncio.TaskGroup() as group:
+            for reader in self.readers:
+                if not reader.ended:
+                    group.create_task(self._keep_collecting(reader), name=f"read {self.id}")
+            while True:
+                await self._work_off_rest()
+                reader_ready = next((r for r in self.readers if r.collected), None)
+                if reader_ready is not None:
+                    # It goes to the end: the others are served first the next time.
+                    self.readers.remove(reader_ready)
+                    self.readers.append(reader_ready)
+                    self._take_over(reader_ready)
+                elif all(reader.ended for reader in self.readers):
+                    return
+                else:
+                    await self.wait("idle", timeout=self.until_timer())
+
+    async def _keep_collecting(self, reader: Reader) -> None:
+        while not reader.ended:
+            await self._collect(reader, self.slices.records, self.wakeup.set)
+            self.wakeup.set()
+            while reader.collected:
+                reader.taken_over.clear()
+                await reader.taken_over.wait()
+
+    async def _collect(self, reader: Reader, limit: int, before_wait: Callable[[], None]) -> None:
+        """Read until `limit` records are collected, the source ends, or it had to wait."""
+        generator = reader.begin()
+        batches = self._source.batches
+        waited = False
+
+        def about_to_wait() -> None:
+            nonlocal waited
+            waited = True
+            before_wait()
+
+        while not waited and len(reader.collected) < limit:
+            try:
+                records, position = await Stepping(generator.__anext__(), about_to_wait)
+            except StopAsyncIteration:
+                reader.ended = True
+                return
+            except StepFailed:
+                raise
+            except Exception as error:  # whatever a user's generator raises
+                raise self._failed(reader, error) from error
+            if batches:
+                reader.collected.extend(records)
+            else:
+                reader.collected.append(records)
+            reader.keep(position)
+
+    def _failed(self, reader: Reader, error: Exception) -> StepFailed:
+        split = "" if reader.split is None else f", split {reader.split!r},"
+        return StepFailed(
+            f"source {self._node.label!r} ({self._node.place}){split} failed after position "
+            f"{reader.thawed_position()!r}: {describe(error)}"
+        )
+
+    def _take_over(self, reader: Reader) -> None:
+        records = reader.take_over()
+        self.meter.records_in += len(records)
+        self._step_meter.records_in += len(records)
+        self._step_meter.records_out += len(records)
+        if records:
+            self._rest, self._offset = Batch(records), 0
+
+    async def _work_off_rest(self) -> None:
+        """Work the rest in hand off, slice by slice, and wait until there is room for more."""
+        clock = self.context.clock
+        while True:
+            writable = self.output.writable
+            if self.held:
+                await self.wait("idle")
+            elif not writable:
+                await self.wait("backpressured")
+            elif self.chain.has_timers and self.chain.fire_timers():
+                pass
+            elif self._rest is not None:
+                self._work_slice(min(self.slices.records, self.output.room))
+                await self.turns.end_if_over(clock.monotonic())
+            else:
+                await self.turns.end_if_over(clock.monotonic())
+                if not self.held:
+                    return
+
+    def _work_slice(self, limit: int) -> None:
+        rest = self._rest
+        assert rest is not None
+        if rest.captured is not None:
+            rest.captured.before_use()
+        end = self._offset + limit
+        whole = self._offset == 0 and end >= len(rest)
+        records = rest.values if whole else rest.values[self._offset : end]
+        if end >= len(rest):
+            self._rest = None
+        self._offset = end
+        started = self.context.clock.monotonic()
+        self._push(records)
+        self.slice_done(len(records), started)
+
+    async def _close(self) -> None:
+        """Close the generators, whatever ended the task."""
+        for reader in self.readers:
+            close = getattr(reader.generator, "aclose", None)
+            if close is not None:
+                with anyio.move_on_after(CLOSING_TIME, shield=True):
+                    await close()

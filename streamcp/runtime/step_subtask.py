@@ -1,0 +1,51 @@
+"""A task whose steps are all synchronous: it works slices of its input through its chain."""
+
+from __future__ import annotations
+
+from streamcp.runtime.subtask import Subtask, Waiting
+
+
+class StepSubtask(Subtask):
+    """Takes from its gate, works, and hands on."""
+
+    def prepare(self) -> None:
+        """Wire the chain."""
+        self._push = self.chain.into_head()
+
+    async def run(self) -> None:
+        """Work until all inputs have ended."""
+        clock = self.context.clock
+        while True:
+            if self.held:
+                await self.wait("idle")
+                continue
+            while self.output.writable and self.chain.fire_timers():
+                pass
+            if self._have_work():
+                self._work_slice()
+                await self.turns.end_if_over(clock.monotonic())
+                continue
+            if self.gate.hand is None and self.gate.all_ended:
+                break
+            if not self.held:
+                waiting: Waiting = "idle" if self.output.writable else "backpressured"
+                await self.wait(waiting, timeout=self.until_timer())
+        self.finish()
+
+    def _have_work(self) -> bool:
+        """Take elements until a batch is in hand; False if none can be worked on now."""
+        writable = self.output.writable
+        while self.gate.hand is None and not self.held:
+            if self.take_element(data=writable) is None:
+                return False
+        return writable and not self.held
+
+    def _work_slice(self) -> None:
+        gate = self.gate
+        channel = gate.hand_channel
+        started = self.context.clock.monotonic()
+        records = gate.slice(min(self.slices.records, self.output.room))
+        self._push(records)
+        gate.release(channel, len(records))
+        self.meter.records_in += len(records)
+        self.slice_done(len(records), started)

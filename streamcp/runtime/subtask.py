@@ -1,0 +1,413 @@
+"""What every subtask does: carry out the decisions of its alignment, wait, measure, end.
+
+The kinds of subtask differ in what they take, work on and hold; see their own files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from streamcp.channel.channel import Channel
+from streamcp.channel.input_gate import InputGate
+from streamcp.channel.output_gate import OutputGate
+from streamcp.checkpoint.alignment import (
+    Abandon,
+    Acknowledge,
+    Alignment,
+    Block,
+    CloseCapture,
+    Decision,
+    Extent,
+    Forward,
+    Resume,
+    TakeSnapshot,
+)
+from streamcp.checkpoint.plan import Trigger
+from streamcp.checkpoint.snapshot import SectionKind, SubtaskStatistics
+from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput
+from streamcp.identifiers import SubtaskId
+from streamcp.runtime.gateway import TaskContext
+from streamcp.runtime.meters import TaskMeter
+from streamcp.runtime.snapshots import (
+    CapturedSection,
+    Freezing,
+    SnapshotWriter,
+    SubtaskSnapshot,
+)
+from streamcp.runtime.steps import Chain
+from streamcp.runtime.waking import SliceLength, Wakeup
+from streamcp.serialization.captured import Captured
+
+# A partial batch waits no longer than this while the task is busy; an idle task hands on at once.
+BUFFER_TIMEOUT = 0.01
+
+
+Waiting: TypeAlias = Literal["idle", "backpressured", "busy"]
+"""What a wait is for: input, room in the outputs, or calls that are being made."""
+
+
+class Overtaking(Protocol):
+    """Hands an overtaking barrier to the receivers of channels: the work list of the process."""
+
+    @property
+    def trigger(self) -> Trigger | None:
+        """The checkpoint under way."""
+        ...
+
+    def forward(self, channels: Iterable[Channel]) -> None:
+        """Let the receivers of `channels` handle the barrier after this subtask is done."""
+        ...
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """One checkpoint between its first barrier here and its acknowledgement."""
+
+    trigger: Trigger
+    first_barrier_at: float
+    records_at_first: int
+    blocked_since: dict[int, float] = field(default_factory=dict)
+    blocked: dict[str, float] = field(default_factory=dict)
+    acted_at: float = 0.0
+    sync: float = 0.0
+    alignment: float = 0.0
+    records_during: int = 0
+    escalated_after: float | None = None
+    sections: list[Freezing] = field(default_factory=list)
+    open: dict[int, list[Batch]] = field(default_factory=dict)
+
+
+class Subtask:
+    """One parallel instance of a task.
+
+    `ended` says that it will do nothing more by itself: it has finished, or (a sink) only waits
+    for checkpoints to commit what it wrote."""
+
+    def __init__(
+        self,
+        context: TaskContext,
+        subtask: SubtaskId,
+        gate: InputGate,
+        output: OutputGate,
+        chain: Chain,
+        snapshots: SnapshotWriter,
+        overtaking: Overtaking,
+    ) -> None:
+        self.context = context
+        self.id = subtask
+        self.gate = gate
+        self.output = output
+        self.chain = chain
+        self.meter = TaskMeter()
+        self.finished = False
+        self.ended = False
+        self.held = False
+        self.wakeup = Wakeup()
+        self.turns = context.turns()
+        self.slices = SliceLength(self.turns.share)
+        self._snapshots = snapshots
+        self._overtaking = overtaking
+        self._alignment = Alignment(len(gate.channels))
+        self._gathering: _Gathering | None = None
+        self._flushed_at = context.clock.monotonic()
+        for channel in gate.channels:
+            channel.wake_receiver = self.wakeup.set
+        for channel in output.channels:
+            channel.wake_sender = self.wakeup.set
+
+    def __repr__(self) -> str:
+        """Say what it waits for."""
+        state = "finished" if self.finished else "ended" if self.ended else "running"
+        return f"<{type(self).__name__} {self.id}: {state}>"
+
+    # ---- what the kinds of subtask add
+
+    def prepare(self) -> None:
+        """Wire the chain and make what the kind holds, once, before anything is restored."""
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        """Work until finished or cancelled."""
+        raise NotImplementedError
+
+    def own_sections(self) -> list[Freezing]:
+        """What this subtask holds beside its channels, as it is now. Synchronous, never slow."""
+        return [*self.chain.snapshot()]
+
+    def restore(self, kind: SectionKind, name: str, values: list[Any]) -> None:
+        """Take back one section of its snapshot, before it runs."""
+        if kind == "state":
+            self.chain.restore(name, values)
+        else:
+            raise AssertionError(f"{self.id} has no place for a section of kind {kind!r}")
+
+    def on_complete(self, checkpoint_id: int) -> None:
+        """A checkpoint is complete (rule P30)."""
+
+    @property
+    def commits_outstanding(self) -> bool:
+        """A sink has something to commit now."""
+        return False
+
+    # ---- barriers
+
+    def hand_on(self) -> None:
+        """Hand partial output batches on."""
+        self.output.flush()
+        self._flushed_at = self.context.clock.monotonic()
+
+    def triggered(self, trigger: Trigger) -> None:
+        """The coordinator begins a checkpoint at this subtask."""
+        self._carry_out(
+            self._alignment.trigger(
+                trigger.checkpoint_id,
+                unaligned=trigger.unaligned,
+                finished=self._finished_channels(trigger),
+            )
+        )
+
+    def overtaken(self, trigger: Trigger, channel: int) -> None:
+        """A barrier came ahead of the queue of a channel."""
+        self._carry_out(
+            self._alignment.barrier_overtaking(
+                trigger.checkpoint_id,
+                channel,
+                finished=self._finished_channels(trigger),
+                in_line=self.gate.with_barrier(trigger.checkpoint_id),
+            )
+        )
+
+    def escalate(self, trigger: Trigger) -> None:
+        """The alignment timeout has fired (rule P26)."""
+        self._carry_out(
+            self._alignment.escalate(
+                trigger.checkpoint_id,
+                finished=self._finished_channels(trigger),
+                in_line=self.gate.with_barrier(trigger.checkpoint_id),
+            )
+        )
+
+    def cancel(self, checkpoint_id: int) -> None:
+        """A checkpoint has ended without completing (rule P10)."""
+        self.gate.remove_barrier(checkpoint_id)
+        self._carry_out(self._alignment.cancel(checkpoint_id))
+        self.release()
+
+    def hold(self) -> None:
+        """A stop has cut here: hold still until its outcome is known (rule P33)."""
+        self.held = True
+
+    def release(self) -> None:
+        """A stop has failed: go on (rule P33)."""
+        if self.held:
+            self.held = False
+            self.wakeup.set()
+
+    def take_final_snapshot(self, trigger: Trigger) -> None:
+        """Contribute the state of a finished subtask to a checkpoint (rule P7)."""
+        now = self.context.clock.monotonic()
+        self._gathering = _Gathering(trigger, now, self.meter.records_in, acted_at=now)
+        self._gathering.sections = self.own_sections()
+        self._acknowledge()
+
+    def _finished_channels(self, trigger: Trigger) -> frozenset[int]:
+        return frozenset(
+            number
+            for number, channel in enumerate(self.gate.channels)
+            if channel.id.sender in trigger.finished
+        )
+
+    def _carry_out(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            match decision:
+                case Block(channel):
+                    self._block(channel)
+                case Resume(channels):
+                    self._resume(channels)
+                case TakeSnapshot(_, captures, open_captures):
+                    self._take_snapshot(captures, open_captures)
+                case Forward(checkpoint_id, overtaking):
+                    self._forward(checkpoint_id, overtaking=overtaking)
+                case CloseCapture(channel):
+                    self._close_capture(channel)
+                case Acknowledge():
+                    self._acknowledge()
+                case Abandon():
+                    self._abandon()
+
+    def _gather(self) -> _Gathering:
+        """Return the record of the checkpoint under way, beginning it at its first barrier."""
+        trigger = self._overtaking.trigger
+        assert trigger is not None, "a barrier travels only while a checkpoint is under way"
+        if self._gathering is None or self._gathering.trigger is not trigger:
+            now = self.context.clock.monotonic()
+            self._gathering = _Gathering(trigger, now, self.meter.records_in)
+        return self._gathering
+
+    def _block(self, channel: int) -> None:
+        self.gate.blocked.add(channel)
+        gathering = self._gather()
+        gathering.blocked_since[channel] = self.context.clock.monotonic()
+
+    def _resume(self, channels: frozenset[int]) -> None:
+        self.gate.resume(channels)
+        now = self.context.clock.monotonic()
+        gathering = self._gathering
+        if gathering is not None:
+            for channel in channels:
+                since = gathering.blocked_since.pop(channel, now)
+                gathering.blocked[str(self.gate.channels[channel].id)] = now - since
+        self.wakeup.set()
+
+    def _take_snapshot(self, captures: Mapping[int, Extent], open_captures: frozenset[int]) -> None:
+        gathering = self._gather()
+        started = self.context.clock.monotonic()
+        trigger = gathering.trigger
+        gathering.alignment = started - gathering.first_barrier_at
+        gathering.records_during = self.meter.records_in - gathering.records_at_first
+        gathering.sections = self.own_sections()
+        for channel, extent in captures.items():
+            before = trigger.checkpoint_id if extent == "before_barrier" else None
+            batches = self.gate.capture(channel, before_barrier=before)
+            if channel in open_captures:
+                gathering.open[channel] = batches
+                self.gate.channels[channel].capturing = batches
+            elif batches:
+                gathering.sections.append(self._channel_section(channel, batches))
+        if trigger.unaligned is False and captures:
+            gathering.escalated_after = started - trigger.at
+        if trigger.stopping:
+            self.hold()
+        gathering.acted_at = self.context.clock.monotonic()
+        gathering.sync = gathering.acted_at - started
+
+    def _channel_section(self, channel: int, batches: list[Batch]) -> CapturedSection:
+        name = str(self.gate.channels[channel].id)
+        captured = [self.capture_batch(batch) for batch in batches]
+        return CapturedSection("channel", name, captured, sum(map(len, batches)))
+
+    def capture_batch(self, batch: Batch) -> Captured:
+        """Give a batch the handle by which it is frozen; one that it has already is reused, with
+        its frozen bytes (rule P16)."""
+        if batch.captured is None:
+            serializer, step = self.context.serializer, self.id.task
+            batch.captured = Captured(batch.values, serializer, step=step, fixed_list=True)
+        captured: Captured = batch.captured
+        return captured
+
+    def _close_capture(self, channel: int) -> None:
+        gathering = self._gather()
+        self.gate.channels[channel].capturing = None
+        batches = gathering.open.pop(channel, [])
+        if batches:
+            gathering.sections.append(self._channel_section(channel, batches))
+
+    def _forward(self, checkpoint_id: int, *, overtaking: bool) -> None:
+        if overtaking:
+            self._overtaking.forward(self.output.channels)
+        else:
+            self.output.send(CheckpointBarrier(checkpoint_id))
+
+    def _acknowledge(self) -> None:
+        """Hand the whole snapshot over to be frozen and written."""
+        gathering = self._gathering
+        assert gathering is not None
+        self._gathering = None
+        self._snapshots.add(self._finished_snapshot(gathering))
+
+    def _finished_snapshot(self, gathering: _Gathering) -> SubtaskSnapshot:
+        trigger = gathering.trigger
+        statistics = SubtaskStatistics(
+            start_delay=gathering.first_barrier_at - trigger.at,
+            alignment=gathering.alignment,
+            sync=gathering.sync,
+            barrier_delay=gathering.acted_at - trigger.at,
+            escalated_after=gathering.escalated_after,
+            records_during_alignment=gathering.records_during,
+            blocked=gathering.blocked,
+        )
+        return SubtaskSnapshot(
+            self.id,
+            trigger.checkpoint_id,
+            trigger.at,
+            gathering.acted_at,
+            gathering.sections,
+            statistics,
+            self.finished,
+        )
+
+    def _abandon(self) -> None:
+        gathering = self._gathering
+        self._gathering = None
+        if gathering is None:
+            return
+        for channel in gathering.open:
+            self.gate.channels[channel].capturing = None
+        for section in gathering.sections:
+            section.drop()
+
+    # ---- input
+
+    def take_element(self, *, data: bool) -> Element | None:
+        """Take the next element and handle it if it is a control element.
+
+        Without `data` only control elements are taken: there is no room for records."""
+        taken = self.gate.take() if data else self.gate.take_control()
+        if taken is None:
+            return None
+        channel, element = taken
+        if type(element) is CheckpointBarrier:
+            self._carry_out(self._alignment.barrier_in_line(element.checkpoint_id, channel))
+        elif type(element) is EndOfInput:
+            self.gate.ended.add(channel)
+            self._carry_out(self._alignment.end_of_input(channel))
+        return element
+
+    def slice_done(self, records: int, started: float) -> None:
+        """Account for a slice that was worked off; the coordinator gets its chance."""
+        now = self.context.clock.monotonic()
+        self.meter.busy += now - started
+        self.slices.observe(records, now - started)
+        if now - self._flushed_at >= BUFFER_TIMEOUT:
+            self.hand_on()
+        self.context.end_of_slice(now)
+
+    def until_timer(self) -> float | None:
+        """Seconds until the earliest timer of the fused steps; None if there is none, or if there
+        is no room for what it may emit."""
+        due = self.chain.next_timer()
+        if due is None or not self.output.writable:
+            return None
+        return max(0.0, (due - self.context.clock.wall_ms()) / 1000)
+
+    # ---- waiting and ending
+
+    async def wait(self, waiting: Waiting, timeout: float | None = None) -> None:
+        """Hand everything on, then wait to be woken; the time counts as `waiting`."""
+        self.hand_on()
+        clock, meter = self.context.clock, self.meter
+        started = clock.monotonic()
+        await self.wakeup.wait(timeout)
+        waited = clock.monotonic() - started
+        match waiting:
+            case "idle":
+                meter.idle += waited
+            case "backpressured":
+                meter.backpressured += waited
+            case "busy":
+                meter.busy += waited
+        self.turns.begin()
+
+    def finish(self) -> None:
+        """Everything is done: end the outputs."""
+        self.finished = True
+        self.output.send(EndOfInput())
+        self.end()
+
+    def end(self) -> None:
+        """Tell the coordinator, once, that nothing more will happen here by itself."""
+        if not self.ended:
+            self.ended = True
+            self.context.coordinator.subtask_ended(self.id)

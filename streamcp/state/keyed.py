@@ -1,0 +1,264 @@
+"""One entry per key, with its timers: the state of one keyed step in one subtask.
+
+Taking a snapshot costs a few list lengths, whatever the number of keys: the entries are listed
+per key group in the order of their creation, a snapshot remembers how long each list was, and an
+entry whose `epoch` is older than the state's still has the value that the snapshot wants.
+Whoever changes an entry calls `preserve` first if its epoch is old. The entry and the timers of
+a key are frozen as one unit.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from streamcp.checkpoint.key_groups import key_group
+from streamcp.checkpoint.snapshot import Section
+from streamcp.errors import SerializationError
+from streamcp.serialization.immutable import is_deeply_immutable
+from streamcp.serialization.serializer import Serializer
+from streamcp.serialization.stable_hash import stable_hash
+
+# Entries frozen together: large enough that the cost of one frame disappears, small enough that
+# a slice of background work stays well under a millisecond.
+CHUNK = 64
+
+Row = tuple[Any, Any, tuple[int, ...]]
+"""What is stored of an entry: key, value, timers (milliseconds since the epoch)."""
+
+
+class Entry:
+    """The state of one key."""
+
+    __slots__ = ("epoch", "group", "key", "place", "timers", "value")
+
+    def __init__(self, key: Any, value: Any, group: int, epoch: int) -> None:
+        self.key = key
+        self.value = value
+        self.group = group
+        self.epoch = epoch
+        self.place = 0
+        self.timers: set[int] | None = None
+
+
+class KeyedState(dict[Any, Entry]):
+    """Entries by key; a missing key gets a fresh value from `make`.
+
+    A dictionary, so that the look-up per record is a plain one."""
+
+    def __init__(
+        self,
+        step: str,
+        make: Callable[[], Any],
+        serializer: Serializer,
+        max_parallelism: int,
+    ) -> None:
+        super().__init__()
+        self.step = step
+        self.epoch = 0
+        self._make = make
+        self._serializer = serializer
+        self._max_parallelism = max_parallelism
+        self._groups: list[list[Entry]] = [[] for _ in range(max_parallelism)]
+        self._timers: list[tuple[int, int, Any]] = []
+        self._timer_count = 0
+        self._snapshot: KeyedSnapshot | None = None
+
+    def __missing__(self, key: Any) -> Entry:
+        """Make a fresh entry."""
+        return self._insert(key, self._make())
+
+    def _insert(self, key: Any, value: Any) -> Entry:
+        group = key_group(stable_hash(key), self._max_parallelism)
+        entry = self[key] = Entry(key, value, group, self.epoch)
+        listed = self._groups[group]
+        entry.place = len(listed)
+        listed.append(entry)
+        return entry
+
+    # ---- changes
+
+    def preserve(self, entry: Entry) -> None:
+        """Before the first change after a snapshot: keep what the snapshot wants of the entry."""
+        snapshot = self._snapshot
+        if snapshot is not None:
+            snapshot.keep(entry)
+        entry.epoch = self.epoch
+
+    def replace(self, entry: Entry, value: Any) -> None:
+        """Set an entry's value."""
+        if entry.epoch != self.epoch:
+            self.preserve(entry)
+        entry.value = value
+
+    def remove(self, key: Any) -> None:
+        """Forget a key, with its timers; a later record of it gets a fresh value."""
+        entry = self.pop(key, None)
+        if entry is None:
+            return
+        if entry.epoch != self.epoch:
+            self.preserve(entry)
+        entry.timers = None
+        if self._snapshot is not None:
+            self._snapshot.removed.append(entry)
+        else:
+            self._unlist(entry)
+
+    def _unlist(self, entry: Entry) -> None:
+        """Close the gap that a removed entry leaves in its group's list, with the last one."""
+        listed = self._groups[entry.group]
+        last = listed.pop()
+        if last is not entry:
+            listed[entry.place] = last
+            last.place = entry.place
+
+    # ---- timers
+
+    def set_timer(self, entry: Entry, timestamp: int) -> None:
+        """Register a timer; the same time twice is one timer."""
+        if entry.timers is None:
+            entry.timers = set()
+        if timestamp not in entry.timers:
+            if entry.epoch != self.epoch:
+                self.preserve(entry)
+            entry.timers.add(timestamp)
+            self._push_timer(timestamp, entry.key)
+
+    def _push_timer(self, timestamp: int, key: Any) -> None:
+        # The count keeps the order of registration, and keys from being compared.
+        self._timer_count += 1
+        heapq.heappush(self._timers, (timestamp, self._timer_count, key))
+
+    def next_timer(self) -> int | None:
+        """The time of the earliest timer, which may have been cleared since."""
+        return self._timers[0][0] if self._timers else None
+
+    def pop_due(self, now: int) -> tuple[int, Entry] | None:
+        """Take the earliest timer up to `now` out of the queue; the entry keeps it until
+        `timer_done`, so that a snapshot in between still holds it."""
+        while self._timers and self._timers[0][0] <= now:
+            timestamp, _, key = heapq.heappop(self._timers)
+            entry = self.get(key)
+            if entry is not None and entry.timers and timestamp in entry.timers:
+                return timestamp, entry
+        return None
+
+    def timer_done(self, entry: Entry, timestamp: int) -> None:
+        """Forget a timer: in the same step in which its effects are committed (rule P21)."""
+        if entry.timers and timestamp in entry.timers:
+            if entry.epoch != self.epoch:
+                self.preserve(entry)
+            entry.timers.discard(timestamp)
+
+    # ---- snapshot and restore
+
+    def snapshot(self) -> KeyedSnapshot:
+        """Begin a snapshot of all entries as they are now. One at a time: an older one that is
+        still being frozen belongs to a checkpoint that has ended, and is dropped."""
+        if self._snapshot is not None:
+            self._snapshot.drop()
+        self.epoch += 1
+        self._snapshot = KeyedSnapshot(self, [len(listed) for listed in self._groups])
+        return self._snapshot
+
+    def restore(self, rows: Iterable[Row]) -> None:
+        """Put entries back, before the first record."""
+        for key, value, timers in rows:
+            entry = self._insert(key, value)
+            if timers:
+                entry.timers = set(timers)
+                for timestamp in timers:
+                    self._push_timer(timestamp, key)
+
+    def _end_snapshot(self, snapshot: KeyedSnapshot) -> None:
+        if self._snapshot is snapshot:
+            self._snapshot = None
+            for entry in snapshot.removed:
+                self._unlist(entry)
+
+
+class KeyedSnapshot:
+    """The entries of one snapshot, frozen group by group by `freeze_some`.
+
+    It is at (group, place) of the lists; what was changed before it came there was kept."""
+
+    def __init__(self, state: KeyedState, lengths: list[int]) -> None:
+        self.kind = "state"
+        self.records = 0
+        self.removed: list[Entry] = []
+        self.error: SerializationError | None = None
+        self._state = state
+        self._lengths = lengths
+        self._group = 0
+        self._place = 0
+        self._kept: dict[int, list[Row]] = {}
+        self._frames: list[bytes] = []
+        self._frame_groups: list[int] = []
+        self._dropped = False
+
+    def keep(self, entry: Entry) -> None:
+        """Keep an entry that is about to be changed: as it is if it is immutable, else frozen."""
+        row = _row(entry)
+        if is_deeply_immutable(entry.value):
+            self._kept.setdefault(entry.group, []).append(row)
+        else:
+            self._freeze(entry.group, [row])
+
+    def freeze_some(self) -> bool:
+        """Freeze the next chunk; returns False when there is nothing left to freeze."""
+        while not self._dropped and self.error is None and self._group < len(self._lengths):
+            rows = self._next_rows()
+            if rows:
+                self._freeze(self._group, rows)
+            if self._place >= self._lengths[self._group]:
+                kept = self._kept.pop(self._group, None)
+                if kept:
+                    self._freeze(self._group, kept)
+                self._group += 1
+                self._place = 0
+            if rows:
+                return True
+        self._state._end_snapshot(self)
+        return False
+
+    def drop(self) -> None:
+        """The checkpoint has ended: keep nothing any more."""
+        self._dropped = True
+        self._state._end_snapshot(self)
+
+    def section(self) -> Section:
+        """The frozen content."""
+        return Section(
+            "state",
+            self._state.step,
+            tuple(self._frames),
+            self.records,
+            tuple(self._frame_groups),
+        )
+
+    def _next_rows(self) -> list[Row]:
+        end = min(self._place + CHUNK, self._lengths[self._group])
+        epoch = self._state.epoch
+        rows = []
+        for entry in self._state._groups[self._group][self._place : end]:
+            if entry.epoch != epoch:
+                entry.epoch = epoch
+                rows.append(_row(entry))
+        self._place = end
+        return rows
+
+    def _freeze(self, group: int, rows: list[Row]) -> None:
+        try:
+            frame = self._state._serializer.dumps(rows, step=self._state.step)
+        except SerializationError as error:
+            self.error = error
+            return
+        self._frames.append(frame)
+        self._frame_groups.append(group)
+        self.records += len(rows)
+
+
+def _row(entry: Entry) -> Row:
+    timers = tuple(sorted(entry.timers)) if entry.timers else ()
+    return entry.key, entry.value, timers
