@@ -122,6 +122,10 @@ def _make_array(kind: str, shape: tuple[int, ...], data: bytes) -> Any:
 
 
 def _take_scalar(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        return "U", value.encode("utf-8", "surrogatepass")
+    if isinstance(value, bytes):
+        return "S", bytes(value)
     kind, _, data = _take_array(value)
     return kind, data
 
@@ -129,9 +133,9 @@ def _take_scalar(value: Any) -> tuple[Any, ...]:
 def _make_scalar(kind: str, data: bytes) -> Any:
     import numpy
 
-    if not data:
-        return numpy.zeros(1, "U0" if "U" in kind else "S0")[0]
-    return _make_array(kind, (1,), data)[0]
+    if kind == "U":
+        return numpy.str_(data.decode("utf-8", "surrogatepass"))
+    return numpy.bytes_(data) if kind == "S" else _make_array(kind, (1,), data)[0]
 
 
 def _take_timezone(value: dt.timezone) -> tuple[Any, ...]:

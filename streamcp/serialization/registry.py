@@ -213,12 +213,23 @@ def _hints(annotated: Any) -> Iterator[Any]:
     try:
         yield from typing.get_type_hints(annotated, localns=names, include_extras=True).values()
         return
-    except Exception:  # noqa: BLE001 (a foreign annotation may raise anything when evaluated)
+    except Exception:  # a foreign annotation may raise anything when evaluated
         pass
     for owner in getattr(annotated, "__mro__", (annotated,)):
-        scope = vars(sys.modules.get(getattr(owner, "__module__", ""), types))
-        for text in vars(owner).get("__annotations__", {}).values():
-            yield from _resolved(text, scope, names or {})
+        for text in _own_annotations(owner):
+            yield from _resolved(text, _scope(owner), names or {})
+
+
+def _own_annotations(owner: Any) -> list[Any]:
+    if isinstance(owner, type) or callable(owner):
+        return list(inspect.get_annotations(owner).values())
+    return []
+
+
+def _scope(owner: Any) -> dict[str, Any]:
+    """The names of the module that `owner` was defined in."""
+    found: dict[str, Any] | None = getattr(owner, "__globals__", None)
+    return vars(sys.modules.get(owner.__module__, types)) if found is None else found
 
 
 def _local_names(annotated: Any) -> dict[str, Any] | None:
@@ -239,5 +250,5 @@ def _resolved(text: Any, scope: dict[str, Any], names: dict[str, Any]) -> Iterat
         return
     try:
         yield eval(text, scope, names)  # what typing.get_type_hints does, one by one
-    except Exception:  # noqa: BLE001 (as above; the value is refused when it is written)
+    except Exception:  # as above; the value is refused when it is written
         return

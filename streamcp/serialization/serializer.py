@@ -97,7 +97,7 @@ class Serializer:
         (number,), take = known
         try:
             values = take(value)
-        except Exception:  # noqa: BLE001 (writing it fails as well, and then says why)
+        except Exception:  # writing it fails as well, and then says why
             return _NOT_FLAT
         if not _ATOMS.issuperset(map(type, values)):
             return _NOT_FLAT

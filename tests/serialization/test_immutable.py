@@ -31,7 +31,7 @@ class Pair(NamedTuple):
 
 
 class Color(enum.Enum):
-    RED: Any = [1]  # noqa: RUF012 (what a member is worth does not matter)
+    RED = (1, [2])  # what a member is worth does not matter
 
 
 class Text(str):
