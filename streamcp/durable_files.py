@@ -77,14 +77,14 @@ def link_new(source: Path, target: Path) -> bool:
 
     Returns False if the name belongs to another file. An unclear answer (an error although the
     link was made, as network file systems give) is settled by looking at `target` (rule P34).
-    Raises StorageError if the link was not made for another reason, or if that cannot be told.
+    Raises StorageError if the name stayed free, or if that cannot be told.
     """
     try:
         os.link(source, target)
     except OSError as error:
         if is_same_file(source, target):
             return True
-        if isinstance(error, FileExistsError):
+        if exists(target):
             return False
         raise explain("linked", target, error) from error
     return True

@@ -126,14 +126,14 @@ class LocalStorage:
         with self._guard:
             self._running = None
             self._log.prepare()
-            alone = self._lock.acquire(take_over=take_over)
+            self._lock.acquire(take_over=take_over)
             try:
                 running = self._begin()
             except BaseException:
                 self._lock.release()
                 raise
             self._running = running
-            self._clean_up(running, alone=alone)
+            self._clean_up(running)
             return Attempt(running.number, running.first_id, tuple(running.completed))
 
     def _begin(self) -> _Running:
@@ -174,11 +174,10 @@ class LocalStorage:
         except StorageError:
             return None
 
-    def _clean_up(self, running: _Running, *, alone: bool) -> None:
+    def _clean_up(self, running: _Running) -> None:
         """Remove what dead attempts left. Never touches ids of an attempt that began later."""
         try:
-            if alone:
-                self._log.remove_drafts()
+            self._log.remove_drafts(running.top)
             for checkpoint_id in self._log.checkpoint_ids():
                 if checkpoint_id < running.first_id and not running.is_complete(checkpoint_id):
                     self._remover.add(checkpoint_id)

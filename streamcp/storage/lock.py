@@ -33,22 +33,18 @@ class JobLock:
         self._clock = clock
         self._descriptor: int | None = None
 
-    def acquire(self, *, take_over: bool) -> bool:
-        """Hold the lock from now on; tells whether no other copy can be alive.
+    def acquire(self, *, take_over: bool) -> None:
+        """Hold the lock from now on.
 
         Raises StorageError naming the holder if there is one. With `take_over` the holder is left
         with a file that has no name any more, and the lock is a new one."""
-        if self._is_held():
-            return True
-        self.release()
-        alone = self._try()
-        while self._descriptor is None:
-            if not take_over:
-                raise StorageError(self._refusal())
-            durable_files.remove_file(self._path)
-            self._try()
+        if not self._is_held():
+            self.release()
+            while not self._try():
+                if not take_over:
+                    raise StorageError(self._refusal())
+                durable_files.remove_file(self._path)
         self.touch()
-        return alone
 
     def touch(self) -> None:
         """Write a sign of life; never raises, since it only serves a message."""

@@ -35,6 +35,7 @@ from streamcp.storage.contract import CompletedCheckpoint
 from streamcp.storage.format import Document, DocumentKind, seal, unseal
 
 ID_BLOCK = 1000
+_DRAFT = ".draft-"
 
 
 def reserved_through(checkpoint_id: int) -> int:
@@ -95,7 +96,7 @@ class CompletionLog:
     def append(self, number: int, kind: DocumentKind, *, attempt: int, checkpoint_id: int) -> bool:
         """Append an entry at `number`, durably; False if the number is taken."""
         content = {"attempt": attempt, "checkpoint_id": checkpoint_id}
-        draft = self._directory / f".draft-{os.getpid()}-{id(self)}-{number}"
+        draft = self._directory / f"{_DRAFT}{layout.entry(number)}-{os.getpid()}-{id(self)}"
         durable_files.remove_file(draft)
         try:
             durable_files.write_file(draft, [seal(kind, number, content)])
@@ -120,10 +121,11 @@ class CompletionLog:
         """Remove the entry of a checkpoint that is not the newest complete one."""
         durable_files.remove_file(self.path(number))
 
-    def remove_drafts(self) -> None:
-        """Remove what crashed attempts left; only while no other attempt can be starting."""
+    def remove_drafts(self, top: int) -> None:
+        """Remove what crashed attempts left: drafts of entries up to `top`, which are taken, so
+        that an attempt that is just starting loses nothing."""
         for name in durable_files.list_directory(self._directory):
-            if name.startswith(".draft-"):
+            if name.startswith(_DRAFT) and name < f"{_DRAFT}{layout.entry(top + 1)}":
                 durable_files.remove_file(self._directory / name)
 
     def top(self) -> int:

@@ -77,7 +77,7 @@ def test_data_file_with_another_beginning_is_damaged(head: bytes) -> None:
 
 
 def test_data_file_of_a_newer_format_is_refused() -> None:
-    with pytest.raises(StorageError, match="has format 2.*upgrade streamcp"):
+    with pytest.raises(StorageError, match=r"has format 2.*upgrade streamcp"):
         format.check_data_magic(b"streamcp data 002\n", FILE)
 
 
@@ -94,7 +94,7 @@ def test_manifest_is_readable_json() -> None:
 
 def test_manifest_of_a_newer_format_is_refused() -> None:
     raw = sealed({**manifest_document(), "format": 2})
-    with pytest.raises(StorageError, match="file has format 2, but.*upgrade streamcp"):
+    with pytest.raises(StorageError, match=r"file has format 2, but.*upgrade streamcp"):
         decode(raw)
 
 
@@ -158,9 +158,10 @@ def test_hostile_manifest_is_read_or_damaged_never_another_error(
     except orjson.JSONEncodeError:
         return
     try:
-        assert isinstance(decode(raw), Manifest)
+        decoded: object = decode(raw)
     except StorageError as error:
-        assert "file" in str(error)
+        decoded = str(error)
+    assert isinstance(decoded, Manifest) or "file" in str(decoded)
 
 
 @pytest.mark.parametrize(

@@ -86,10 +86,12 @@ def test_leftovers_of_a_dead_attempt_are_removed_at_start(
     first = storage.start_attempt()
     complete_example(storage, JOB, 1, first.number)
     storage.write_data(2, DATA)
-    (tmp_path / JOB / "log" / ".draft-left").write_bytes(b"")
+    log = tmp_path / JOB / "log"
+    (log / ".draft-000000000002-77-1").write_bytes(b"left")
+    (log / ".draft-000000000009-77-1").write_bytes(b"of an attempt that begins after this one")
     storage.start_attempt()
     assert names(tmp_path) == [layout.checkpoint_directory(1)]
-    assert ".draft-left" not in os.listdir(tmp_path / JOB / "log")
+    assert [name for name in os.listdir(log) if "draft" in name] == [".draft-000000000009-77-1"]
 
 
 def test_leftovers_of_a_newer_attempt_are_never_removed(

@@ -27,7 +27,7 @@ def lock_at(path: Path) -> JobLock:
 
 def test_second_holder_is_refused_with_the_first_one_named(tmp_path: Path) -> None:
     first, second = lock_at(tmp_path / "lock"), lock_at(tmp_path / "lock")
-    assert first.acquire(take_over=False)
+    first.acquire(take_over=False)
     with pytest.raises(StorageError) as caught:
         second.acquire(take_over=False)
     message = str(caught.value)
@@ -42,30 +42,32 @@ def test_released_lock_is_free(tmp_path: Path) -> None:
     first.acquire(take_over=False)
     first.release()
     first.release()
-    assert second.acquire(take_over=False)
+    second.acquire(take_over=False)
     second.release()
 
 
 def test_holder_acquires_again(tmp_path: Path) -> None:
     lock = lock_at(tmp_path / "lock")
-    assert lock.acquire(take_over=False)
-    assert lock.acquire(take_over=False)
+    lock.acquire(take_over=False)
+    lock.acquire(take_over=False)
     lock.release()
 
 
 def test_taken_over_lock_keeps_third_copies_and_the_old_holder_out(tmp_path: Path) -> None:
     old, new, third = (lock_at(tmp_path / "lock") for _ in range(3))
     old.acquire(take_over=False)
-    assert not new.acquire(take_over=True)
+    new.acquire(take_over=True)
     for other in (third, old):
         with pytest.raises(StorageError, match="another copy"):
             other.acquire(take_over=False)
     new.release()
 
 
-def test_taking_over_a_free_lock_is_being_alone(tmp_path: Path) -> None:
+def test_taking_over_a_free_lock_takes_it(tmp_path: Path) -> None:
     lock = lock_at(tmp_path / "lock")
-    assert lock.acquire(take_over=True)
+    lock.acquire(take_over=True)
+    with pytest.raises(StorageError, match="another copy"):
+        lock_at(tmp_path / "lock").acquire(take_over=False)
     lock.release()
 
 
@@ -83,7 +85,7 @@ def test_lock_replaced_between_open_and_flock_is_tried_again(
             (tmp_path / "lock").unlink()
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    assert lock.acquire(take_over=False)
+    lock.acquire(take_over=False)
     with pytest.raises(StorageError, match="another copy"):
         lock_at(tmp_path / "lock").acquire(take_over=False)
     lock.release()

@@ -1,0 +1,158 @@
+"""An old attempt completes while a new one starts: every interleaving of their steps (P34)."""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from streamcp import durable_files
+from streamcp.errors import Fenced
+from streamcp.storage.contract import Attempt
+from streamcp.storage.local import LocalStorage
+from streamcp.testing.storage_checks import complete_example, example_manifest
+
+JOB = "orders"
+STEPS = ("link_new", "list_directory", "exists", "remove_file")
+"""What one attempt sees or changes of the log: between these nothing can interfere."""
+
+
+class Turns:
+    """Threads that take steps in a given order, one at a time; no time is involved."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._go: dict[str, threading.Semaphore] = {}
+        self._arrived = threading.Semaphore(0)
+        self._local = threading.local()
+        self._errors: list[BaseException] = []
+        for name in STEPS:
+            monkeypatch.setattr(durable_files, name, self._stepwise(getattr(durable_files, name)))
+        monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+    def _stepwise(self, real: Callable[..., object]) -> Callable[..., object]:
+        def step(*paths: Path) -> object:
+            name = getattr(self._local, "name", None)
+            of_log = "log" in paths[-1].parts and "draft" not in paths[-1].name
+            if name is not None and of_log:
+                self._arrived.release()
+                self._go[name].acquire()
+            return real(*paths)
+
+        return step
+
+    def _body(self, name: str, work: Callable[[], None]) -> None:
+        self._local.name = name
+        try:
+            work()
+        except BaseException as error:
+            self._errors.append(error)
+        del self._go[name]
+        self._arrived.release()
+
+    def run(self, order: Iterable[str], works: dict[str, Callable[[], None]]) -> list[str]:
+        """Run the works step by step; return the steps. What `order` leaves undone is done last."""
+        taken = []
+        for name, work in works.items():
+            self._go[name] = threading.Semaphore(0)
+            threading.Thread(target=self._body, args=(name, work), daemon=True).start()
+            assert self._arrived.acquire(timeout=30)
+        for name in itertools.chain(order, self._rest(works)):
+            if name in self._go:
+                taken.append(name)
+                self._go[name].release()
+                assert self._arrived.acquire(timeout=30)
+        assert self._errors == []
+        return taken
+
+    def _rest(self, works: Iterable[str]) -> Iterator[str]:
+        for name in works:
+            while name in self._go:
+                yield name
+
+
+class Race:
+    """An old attempt with 1 and 2 complete and 3 about to be; a new one about to start."""
+
+    def __init__(self, directory: Path) -> None:
+        self.old = LocalStorage(directory, job=JOB)
+        self.new = LocalStorage(directory, job=JOB)
+        self.number = self.old.start_attempt().number
+        for checkpoint_id in (1, 2):
+            complete_example(self.old, JOB, checkpoint_id, self.number)
+        self.handles = self.old.write_data(3, [])
+        self.committed = False
+        self.started: Attempt | None = None
+
+    def complete_and_commit(self) -> None:
+        try:
+            self.old.complete(example_manifest(JOB, 3, self.number, self.handles))
+            self.committed = True
+        except Fenced:
+            self.old.discard(3)
+        self.old.retain(1)
+
+    def start(self) -> None:
+        self.started = self.new.start_attempt(take_over=True)
+
+    def works(self) -> dict[str, Callable[[], None]]:
+        return {"old": self.complete_and_commit, "new": self.start}
+
+    def check(self) -> None:
+        """The new attempt knows what the old one committed, and is not harmed by it later."""
+        assert self.started is not None
+        assert self.started.number == self.number + 1
+        assert self.started.next_checkpoint_id > 3
+        newest = self.started.completed[-1].checkpoint_id
+        assert newest == (3 if self.committed else 2)
+        assert self.new.verify(newest) == []
+        with pytest.raises(Fenced):
+            complete_example(self.old, JOB, 4, self.number)
+        complete_example(self.new, JOB, self.started.next_checkpoint_id, self.started.number)
+        assert self.old.retain(1) == []
+        assert self.new.verify(newest) == []
+        self.old.close()
+        self.new.close()
+
+
+def test_every_interleaving_of_completion_and_start_restores_what_was_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = Turns(monkeypatch)
+    lengths = [
+        len(turns.run([], {name: Race(tmp_path / name).works()[name]})) for name in ("old", "new")
+    ]
+    outcomes = set()
+    for number, places in enumerate(itertools.combinations(range(sum(lengths)), lengths[0])):
+        race = Race(tmp_path / str(number))
+        order = ["old" if at in places else "new" for at in range(sum(lengths))]
+        turns.run(order, race.works())
+        race.check()
+        outcomes.add(race.committed)
+    assert outcomes == {True, False}
+
+
+def test_two_attempts_that_start_at_once_get_different_numbers_and_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = Turns(monkeypatch)
+    race = Race(tmp_path / "measure")
+    length = len(turns.run([], {"new": race.start}))
+    for number, places in enumerate(itertools.combinations(range(2 * length), length)):
+        storages = [LocalStorage(tmp_path / str(number), job=JOB) for _ in range(2)]
+        attempts: dict[int, Attempt] = {}
+
+        def start(
+            index: int,
+            storages: list[LocalStorage] = storages,
+            attempts: dict[int, Attempt] = attempts,
+        ) -> None:
+            attempts[index] = storages[index].start_attempt(take_over=True)
+
+        order = ["a" if at in places else "b" for at in range(2 * length)]
+        turns.run(order, {"a": lambda start=start: start(0), "b": lambda start=start: start(1)})
+        first, second = attempts.values()
+        assert first.number != second.number
+        assert first.next_checkpoint_id != second.next_checkpoint_id
+        for storage in storages:
+            storage.close()
