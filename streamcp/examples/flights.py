@@ -136,7 +136,7 @@ def update_delays(
 
 @sc.job
 def flights(
-    limit: int | None = 25_000,
+    limit: int | None = 20_000,
     latency: str = "20ms",
     concurrency: int = 100,
     parallelism: int = 2,
