@@ -76,7 +76,7 @@ async def test_paced_opened_at_a_position_gives_the_same_tail() -> None:
 
 async def test_different_seeds_draw_different_keys() -> None:
     drawn = [
-        tuple(await records(generator(lambda i, k: k, keys=10**6, seed=seed, count=20)))
+        tuple(await records(generator(lambda i, k: k, keys=10_000, seed=seed, count=20)))
         for seed in range(20)
     ]
 
