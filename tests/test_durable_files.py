@@ -1,5 +1,6 @@
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,12 +50,12 @@ def test_failing_fsync_names_path_and_cause_and_leaves_no_part(
 
 
 def test_chunks_that_raise_leave_no_part_and_their_own_error(tmp_path: Path) -> None:
-    def broken() -> "object":
+    def broken() -> Iterator[bytes]:
         yield b"ab"
         raise ValueError("mine")
 
     with pytest.raises(ValueError, match="mine"):
-        durable_files.write_file(tmp_path / "data", broken())  # type: ignore[arg-type]
+        durable_files.write_file(tmp_path / "data", broken())
     assert os.listdir(tmp_path) == []
 
 
@@ -74,6 +75,14 @@ def test_link_to_a_taken_name_is_refused_and_leaves_it_alone(tmp_path: Path) -> 
     (tmp_path / "b").write_bytes(b"x")
     assert not durable_files.link_new(tmp_path / "a", tmp_path / "b")
     assert not durable_files.is_same_file(tmp_path / "a", tmp_path / "b")
+
+
+def test_link_of_a_removed_file_to_a_taken_name_says_taken(tmp_path: Path) -> None:
+    """An attempt whose files were swept away by its successor must learn that it is fenced."""
+    (tmp_path / "b").write_bytes(b"x")
+    assert not durable_files.link_new(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(StorageError, match="c could not be linked: no such file"):
+        durable_files.link_new(tmp_path / "a", tmp_path / "c")
 
 
 @pytest.mark.parametrize("code", [errno.EEXIST, errno.EIO])

@@ -7,21 +7,15 @@ link of the manifest in the log makes the completion visible; the log's director
 A small checkpoint costs one data fsync, one manifest fsync and three of directories. The manifest
 needs no temporary name: until the log names it, nobody reads it.
 
-An answer of the file system that leaves open whether the link was made is settled by reading that
-number before anything else is appended or removed. So a checkpoint whose completion was reported
-as failed may turn out complete; that is safe, since nothing was committed for it and the next one
-contains it, and it is why `discard` looks at the log first.
-
-This file knows the running attempt; names, bytes, log, lock and removal are told elsewhere.
+This file knows what is called when; the attempt's standing, names, bytes, log, lock and removal
+are told elsewhere.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +25,7 @@ from streamcp.clock import Clock, SystemClock
 from streamcp.errors import CheckpointDamaged, Fenced, StorageError
 from streamcp.identifiers import SubtaskId
 from streamcp.storage import format, layout
+from streamcp.storage.attempt import RunningAttempt, files_of
 from streamcp.storage.contract import Attempt, CompletedCheckpoint
 from streamcp.storage.history import History
 from streamcp.storage.lock import JobLock
@@ -39,59 +34,6 @@ from streamcp.storage.reading import StoredJob
 from streamcp.storage.retention import Remover
 
 _log = logging.getLogger(__name__)
-
-# How many ids before the end of the reserved ones more are reserved: the checkpoints that may run
-# or fail before anything is written again.
-_ID_MARGIN = 250
-
-
-@dataclass(slots=True)
-class _Running:
-    """What the running attempt knows.
-
-    `top` is the last log number it knows, `doubtful` that an append at the next one was left
-    unanswered, `unsynced` that the newest completion is visible but perhaps not durable. `files`
-    holds the data files of complete checkpoints, None for an unreadable manifest. `ended` are the
-    discarded checkpoints, `unremoved` those of which it is still to be told whether they may go.
-    """
-
-    number: int
-    first_id: int
-    top: int
-    reserved: int
-    completed: list[CompletedCheckpoint]
-    files: dict[int, frozenset[str] | None]
-    ended: set[int] = field(default_factory=set)
-    unremoved: set[int] = field(default_factory=set)
-    serials: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-    fenced: bool = False
-    doubtful: bool = False
-    unsynced: bool = False
-
-    def is_complete(self, checkpoint_id: int) -> bool:
-        return any(each.checkpoint_id == checkpoint_id for each in self.completed)
-
-    def adopt(self, manifest: Manifest) -> None:
-        """Count the checkpoint whose completion is the next entry of the log."""
-        self.top += 1
-        completed = CompletedCheckpoint(self.top, manifest.checkpoint_id, manifest.attempt)
-        self.completed.append(completed)
-        self.files[manifest.checkpoint_id] = _files_of(manifest)
-        self.reserved = max(self.reserved, reserved_through(manifest.checkpoint_id))
-        self.unsynced = True
-
-    def referenced(self) -> frozenset[str] | None:
-        """Name every data file of a complete checkpoint; None if one cannot tell."""
-        known = [files for files in self.files.values() if files is not None]
-        return frozenset().union(*known) if len(known) == len(self.files) else None
-
-
-def _files_of(manifest: Manifest) -> frozenset[str]:
-    return frozenset(
-        handle.file
-        for acknowledgement in manifest.acknowledgements
-        for handle in acknowledgement.sections
-    )
 
 
 class LocalStorage:
@@ -112,7 +54,7 @@ class LocalStorage:
         self._remover = Remover(self._directory)
         # Guards what the attempt knows; not held while a data file is written.
         self._guard = threading.RLock()
-        self._running: _Running | None = None
+        self._running: RunningAttempt | None = None
 
     # --- starting -------------------------------------------------------------------------------
 
@@ -136,11 +78,13 @@ class LocalStorage:
             self._clean_up(running)
             return Attempt(running.number, running.first_id, tuple(running.completed))
 
-    def _begin(self) -> _Running:
+    def _begin(self) -> RunningAttempt:
         view = self._append_attempt()
         top, number, first_id = view.top + 1, view.attempt + 1, view.reserved + 1
         completed = self._log.read().completed
-        return _Running(
+        return RunningAttempt(
+            job=self._job,
+            log=self._log,
             number=number,
             first_id=first_id,
             top=top,
@@ -170,11 +114,11 @@ class LocalStorage:
 
     def _stored_files(self, completed: CompletedCheckpoint) -> frozenset[str] | None:
         try:
-            return _files_of(self._stored.load_manifest(completed.checkpoint_id))
+            return files_of(self._stored.load_manifest(completed.checkpoint_id))
         except StorageError:
             return None
 
-    def _clean_up(self, running: _Running) -> None:
+    def _clean_up(self, running: RunningAttempt) -> None:
         """Remove what dead attempts left. Never touches ids of an attempt that began later."""
         try:
             self._log.remove_drafts(running.top)
@@ -197,8 +141,8 @@ class LocalStorage:
         the file is removed), and Fenced if another attempt is known to have begun."""
         with self._guard:
             running = self._usable()
-            self._check_id(running, checkpoint_id)
-            self._reserve(running, checkpoint_id)
+            running.check_id(checkpoint_id)
+            running.reserve(checkpoint_id)
             self._lock.touch()
             file = layout.data_file(checkpoint_id, running.number, next(running.serials))
         contents = [section for _, section in sections]
@@ -209,20 +153,14 @@ class LocalStorage:
         self._keep_unless_ended(running, checkpoint_id)
         return handles
 
-    def _keep_unless_ended(self, running: _Running, checkpoint_id: int) -> None:
+    def _keep_unless_ended(self, running: RunningAttempt, checkpoint_id: int) -> None:
         with self._guard:
             if self._running is running and checkpoint_id not in running.ended:
                 return
-            if self._running is not None and not self._is_fenced(self._running):
+            if self._running is not None and not self._running.is_fenced():
                 self._running.unremoved.add(checkpoint_id)
                 self._sweep(self._running)
         raise StorageError(f"checkpoint {checkpoint_id} ended before its data was written")
-
-    def _check_id(self, running: _Running, checkpoint_id: int) -> None:
-        if checkpoint_id < running.first_id:
-            raise StorageError(f"checkpoint {checkpoint_id} belongs to an earlier attempt")
-        if checkpoint_id in running.ended or running.is_complete(checkpoint_id):
-            raise StorageError(f"checkpoint {checkpoint_id} has ended already")
 
     def complete(self, manifest: Manifest) -> None:
         """Write the manifest durably and append the completion to the log (P34).
@@ -238,16 +176,16 @@ class LocalStorage:
                     f"attempt {manifest.attempt} of job {self._job!r} cannot complete checkpoint "
                     f"{manifest.checkpoint_id}: attempt {running.number} has begun"
                 )
-            self._settle(running)
+            running.settle()
             if not running.is_complete(manifest.checkpoint_id):
-                self._check_id(running, manifest.checkpoint_id)
+                running.check_id(manifest.checkpoint_id)
                 path = self._write_manifest(running, manifest)
-                self._append_completion(running, manifest, path)
+                running.append_completion(manifest, path)
             self._log.sync()
             running.unsynced = False
             self._lock.touch()
 
-    def _write_manifest(self, running: _Running, manifest: Manifest) -> Path:
+    def _write_manifest(self, running: RunningAttempt, manifest: Manifest) -> Path:
         raw = format.encode_manifest(manifest, running.top + 1)
         path = self._log.metadata(manifest.checkpoint_id)
         durable_files.make_directory(path.parent)
@@ -257,81 +195,11 @@ class LocalStorage:
         durable_files.sync_directory(self._directory)
         return path
 
-    def _append_completion(self, running: _Running, manifest: Manifest, path: Path) -> None:
-        running.doubtful = True
-        if not self._log.link(running.top + 1, path):
-            raise self._fence(running)
-        running.doubtful = False
-        running.adopt(manifest)
-
-    # --- the attempt's standing -----------------------------------------------------------------
-
-    def _usable(self) -> _Running:
+    def _usable(self) -> RunningAttempt:
         if self._running is None:
             raise StorageError(f"storage of job {self._job!r} is closed: call start_attempt first")
-        if self._running.fenced:
-            raise self._fence(self._running)
+        self._running.check_not_fenced()
         return self._running
-
-    def _fence(self, running: _Running) -> Fenced:
-        running.fenced = True
-        return Fenced(
-            f"another copy of job {self._job!r} has started since attempt {running.number} did: "
-            "this one must stop"
-        )
-
-    def _is_fenced(self, running: _Running) -> bool:
-        """Look whether another attempt has begun; raises StorageError if that cannot be told."""
-        self._settle(running)
-        if durable_files.exists(self._log.path(running.top + 1)):
-            running.fenced = True
-        return running.fenced
-
-    def _settle(self, running: _Running) -> None:
-        """Find out what became of an append that was left unanswered, by reading its number.
-
-        Raises Fenced, or StorageError if it cannot be told yet."""
-        if not running.doubtful:
-            return
-        path = self._log.path(running.top + 1)
-        raw = durable_files.read_file(path)
-        if raw is not None:
-            self._adopt_own(running, raw)
-        running.doubtful = False
-
-    def _adopt_own(self, running: _Running, raw: bytes) -> None:
-        document = self._log.open(running.top + 1, raw)
-        if document.content.integer("attempt") != running.number:
-            raise self._fence(running)
-        if document.kind == "manifest":
-            running.adopt(format.decode_manifest(document))
-        else:
-            running.top += 1
-
-    def _reserve(self, running: _Running, checkpoint_id: int) -> None:
-        """Reserve more ids in the log if completions have not done so for long (P3).
-
-        Raises StorageError only if `checkpoint_id` itself is not reserved yet."""
-        if checkpoint_id <= running.reserved - _ID_MARGIN:
-            return
-        try:
-            self._append_ids(running, checkpoint_id)
-        except StorageError as error:
-            if checkpoint_id > running.reserved:
-                raise
-            _log.warning("checkpoint ids were not reserved yet: %s", error)
-
-    def _append_ids(self, running: _Running, checkpoint_id: int) -> None:
-        self._settle(running)
-        running.doubtful = True
-        made = self._log.append(
-            running.top + 1, "ids", attempt=running.number, checkpoint_id=checkpoint_id
-        )
-        if not made:
-            raise self._fence(running)
-        running.doubtful = False
-        running.top += 1
-        running.reserved = max(running.reserved, reserved_through(checkpoint_id))
 
     # --- removing -------------------------------------------------------------------------------
 
@@ -347,8 +215,8 @@ class LocalStorage:
             running.ended.add(checkpoint_id)
             running.unremoved.add(checkpoint_id)
             try:
-                if not self._is_fenced(running):
-                    self._reserve(running, checkpoint_id)
+                if not running.is_fenced():
+                    running.reserve(checkpoint_id)
                     self._sweep(running)
             except (StorageError, Fenced) as error:
                 _log.warning("checkpoint %d was not removed yet: %s", checkpoint_id, error)
@@ -362,13 +230,13 @@ class LocalStorage:
         with self._guard:
             running = self._running
             try:
-                if running is None or running.fenced or self._is_fenced(running):
+                if running is None or running.fenced or running.is_fenced():
                     return []
                 if running.unsynced:
                     return []
                 if count == 0 and running.completed:
                     # The highest entry of the log must stay: make it another one.
-                    self._append_ids(running, running.completed[-1].checkpoint_id)
+                    running.append_ids(running.completed[-1].checkpoint_id)
             except (StorageError, Fenced) as error:
                 _log.warning("old checkpoints were not removed yet: %s", error)
                 return []
@@ -377,7 +245,7 @@ class LocalStorage:
             self._sweep(running)
             return removed
 
-    def _forget(self, running: _Running, old: CompletedCheckpoint) -> bool:
+    def _forget(self, running: RunningAttempt, old: CompletedCheckpoint) -> bool:
         """Remove a checkpoint's log entry: from then on it is not complete."""
         try:
             self._log.remove(old.number)
@@ -389,7 +257,7 @@ class LocalStorage:
         self._remover.add(old.checkpoint_id)
         return True
 
-    def _sweep(self, running: _Running) -> None:
+    def _sweep(self, running: RunningAttempt) -> None:
         """Remove what may go; only while this attempt is not fenced and nothing is doubtful."""
         for checkpoint_id in running.unremoved:
             if not running.is_complete(checkpoint_id):

@@ -143,9 +143,10 @@ def _check_second_copy_is_refused(make_storage: MakeStorage, job: str) -> None:
     try:
         second.start_attempt()
     except StorageError as error:
-        assert job in str(error)
+        refusal = str(error)
     else:
         raise AssertionError("a second copy started while the first shows life")
+    assert job in refusal
     storage.close()
     second.start_attempt()
     second.close()

@@ -156,7 +156,7 @@ def test_job_goes_on_after_any_single_disk_error(
         directory.mkdir()
         storage = LocalStorage(directory, job=JOB)
         attempt = storage.start_attempt()
-        calls = []
+        calls: list[object] = []
         told: list[int] = []
         real = getattr(durable_files, name)
 

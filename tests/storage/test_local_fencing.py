@@ -4,8 +4,11 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from streamcp import durable_files
 from streamcp.errors import Fenced
@@ -132,27 +135,26 @@ def test_every_interleaving_of_completion_and_start_restores_what_was_committed(
     assert outcomes == {True, False}
 
 
+@given(st.lists(st.sampled_from("ab"), min_size=12, max_size=12), st.uuids())
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_two_attempts_that_start_at_once_get_different_numbers_and_ids(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, order: list[str], directory: UUID
 ) -> None:
-    turns = Turns(monkeypatch)
-    race = Race(tmp_path / "measure")
-    length = len(turns.run([], {"new": race.start}))
-    for number, places in enumerate(itertools.combinations(range(2 * length), length)):
-        storages = [LocalStorage(tmp_path / str(number), job=JOB) for _ in range(2)]
-        attempts: dict[int, Attempt] = {}
+    storages = {name: LocalStorage(tmp_path / str(directory), job=JOB) for name in "ab"}
+    attempts: list[Attempt] = []
 
-        def start(
-            index: int,
-            storages: list[LocalStorage] = storages,
-            attempts: dict[int, Attempt] = attempts,
-        ) -> None:
-            attempts[index] = storages[index].start_attempt(take_over=True)
+    def start(storage: LocalStorage) -> Callable[[], None]:
+        return lambda: attempts.append(storage.start_attempt(take_over=True))
 
-        order = ["a" if at in places else "b" for at in range(2 * length)]
-        turns.run(order, {"a": lambda start=start: start(0), "b": lambda start=start: start(1)})
-        first, second = attempts.values()
-        assert first.number != second.number
-        assert first.next_checkpoint_id != second.next_checkpoint_id
-        for storage in storages:
-            storage.close()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        works = {name: start(storage) for name, storage in storages.items()}
+        Turns(monkeypatch).run(order, works)
+    first, second = attempts
+    assert first.number != second.number
+    assert first.next_checkpoint_id != second.next_checkpoint_id
+    for storage in storages.values():
+        storage.close()
