@@ -29,11 +29,6 @@ class Remover:
         self._job_directory = job_directory
         self._pending: set[int] = set()
 
-    @property
-    def pending(self) -> frozenset[int]:
-        """Ids of checkpoints that are not removed yet."""
-        return frozenset(self._pending)
-
     def add(self, checkpoint_id: int) -> None:
         """Let the next `run` remove this checkpoint."""
         self._pending.add(checkpoint_id)

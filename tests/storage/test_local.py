@@ -379,7 +379,7 @@ def test_reserved_ids_do_not_fence_the_own_attempt(
     assert [each.checkpoint_id for each in storage.start_attempt().completed] == [901]
 
 
-def test_entry_of_another_kind_that_may_be_the_newest_completion_stops_the_start(
+def test_unreadable_entry_that_may_be_the_newest_completion_stops_the_start(
     storage: LocalStorage, tmp_path: Path
 ) -> None:
     """A silent fall-back to an older checkpoint could write results twice (P35)."""
@@ -441,3 +441,51 @@ def test_history_is_cut_by_a_running_attempt_only(
     for number in range(7):
         storage.append_history({"n": number})
     assert [entry["n"] for entry in storage.read_history()] == [5, 6]
+
+
+def test_checkpoint_is_kept_while_it_cannot_be_told_whether_it_may_go(
+    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = storage.start_attempt()
+    storage.write_data(1, DATA)
+
+    def exists(path: Path) -> bool:
+        raise durable_files.explain("looked at", path, OSError(errno.EIO, "broken"))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(durable_files, "exists", exists)
+        storage.discard(1)
+        assert storage.retain(1) == []
+    assert names(tmp_path) == [layout.checkpoint_directory(1)]
+    complete_example(storage, JOB, 2, attempt.number)
+    storage.retain(1)
+    assert names(tmp_path) == [layout.checkpoint_directory(2)]
+
+
+def test_fenced_attempt_reserves_no_ids(storage: LocalStorage, tmp_path: Path) -> None:
+    storage.start_attempt()
+    newer = LocalStorage(tmp_path, job=JOB)
+    newer.start_attempt(take_over=True)
+    with pytest.raises(Fenced):
+        storage.write_data(900, DATA)
+    with pytest.raises(Fenced):
+        storage.write_data(1, DATA)
+    newer.close()
+
+
+def test_data_written_while_storage_closes_is_refused(
+    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.start_attempt()
+    real = durable_files.write_file
+
+    def write(path: Path, chunks: list[bytes]) -> int:
+        storage.close()
+        return real(path, chunks)
+
+    with monkeypatch.context() as closing:
+        closing.setattr(durable_files, "write_file", write)
+        with pytest.raises(StorageError, match="ended before"):
+            storage.write_data(1, DATA)
+    storage.start_attempt()
+    assert names(tmp_path) == []
