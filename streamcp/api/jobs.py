@@ -136,12 +136,17 @@ class Job:
           committed.
         - `take_over`: start although another copy of the job shows life; that one is fenced.
 
-        Raises JobFailed, BuildError or SettingsError; StreamcpError inside a running event loop."""
-        _refuse_running_loop()
-        from streamcp.runners import local
+        The first Ctrl-C or SIGTERM stops the job with a last checkpoint; then this returns. The
+        second ends it at once.
 
-        return local.run_blocking(
-            lambda: self.run_async(
+        Raises JobFailed, BuildError or SettingsError; StreamcpError inside a running event loop;
+        CheckpointFailed if the checkpoint of a stop fails, KeyboardInterrupt after a second signal.
+        """
+        _refuse_running_loop()
+        from streamcp.runners import signals
+
+        return signals.run_to_end(
+            lambda: self.start(
                 checkpoints=checkpoints,
                 fresh=fresh,
                 accept_duplicates=accept_duplicates,

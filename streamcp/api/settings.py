@@ -35,9 +35,13 @@ _WORDS = {"1": True, "true": True, "yes": True, "on": True} | dict.fromkeys(
     ("0", "false", "no", "off"), False
 )
 
-# The names that `streamcp run` has itself: a parameter of a job function cannot be called so.
-RUN_OPTIONS = _SETTINGS | frozenset(
-    {"every", "mode", "alignment_timeout", "workers", "ui", "json", "help"}
+# The names that `streamcp run` has itself, or will have: a parameter of a job function cannot be
+# called so.
+RUN_OPTIONS = (
+    _SETTINGS
+    | (_FIELDS - {"to"})
+    | {f"no_{name}" for name in _SWITCHES}
+    | {"workers", "ui", "json", "quiet", "traceback", "help"}
 )
 
 

@@ -96,6 +96,7 @@ class JobLife:
             at=self._clock.monotonic(),
             mode=(mode or checkpoints.mode) if checkpoints is not None else "none",
             restored_from=self._restored_from,
+            last_checkpoint=self._last_checkpoint,
             tasks=task_views(self._plan, attempt.subtasks if attempt is not None else ()),
             checkpoints=tuple(self._history[-100:]),
         )
@@ -107,15 +108,26 @@ class JobLife:
 
     async def stop(self, task: asyncio.Task[JobResult]) -> JobResult:
         """End the job by a last checkpoint; see `JobHandle.stop`."""
-        if not task.done():
-            if self._state == "restarting":
-                # Nothing runs, so there is nothing that a checkpoint could hold beyond the last.
-                self._stopping = True
-                self._running.set()
-            else:
-                attempt = await self._running_attempt()
-                await attempt.coordinator.request_stop()
+        if self._state == "restarting":
+            # Nothing runs, so there is nothing that a checkpoint could hold beyond the last.
+            self._stopping = True
+            self._running.set()
+        elif not task.done():
+            await self._stop_attempt(task)
         return await asyncio.shield(task)
+
+    async def _stop_attempt(self, task: asyncio.Task[JobResult]) -> None:
+        """Ask for the last checkpoint, and wait for it or for an end that came before it."""
+        # Should the attempt fail before it runs, no other one follows.
+        self._stopping = not self._running.is_set()
+        await self._running.wait()
+        self._stopping = False
+        if self._attempt is None or self._state != "running":
+            return
+        request = self._attempt.coordinator.request_stop()
+        await asyncio.wait([request, task], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            request.result()
 
     def set_mode(self, mode: Mode) -> None:
         """Use another mode, now and in later attempts."""
@@ -175,6 +187,7 @@ class JobLife:
         return "stopped" if self._stopping else None
 
     async def _run_attempt(self) -> Outcome:
+        self._state = "starting"
         self._running.clear()
         prepared = await self._prepare()
         restorable = prepared.restorable
@@ -251,6 +264,8 @@ class JobLife:
         _logger.warning("job %s failed and restarts in %g s: %s", self.job, decision.seconds, cause)
         self._state = "restarting"
         self._running.clear()
+        if self._stopping:
+            return
         try:
             async with asyncio.timeout(decision.seconds):
                 await self._running.wait()  # a stop ends the delay
@@ -269,7 +284,8 @@ class JobLife:
     def _count(self, event: events.Event) -> None:
         if isinstance(event, events.CheckpointCompleted):
             self._completed += 1
-            self._last_checkpoint = event.checkpoint_id
+            if self.has_storage:
+                self._last_checkpoint = event.checkpoint_id
             self._history.append(CheckpointStatistics.from_dict(event.statistics))
         elif isinstance(event, events.CheckpointFailed):
             self._failed += 1

@@ -46,7 +46,9 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job at one moment. `at` is monotonic seconds; rates are differences of two views."""
+    """A job at one moment. `at` is monotonic seconds; rates are differences of two views.
+
+    `last_checkpoint` is the newest complete one that a later run can continue from."""
 
     job: str
     state: JobState
@@ -54,6 +56,7 @@ class JobView:
     at: float
     mode: str
     restored_from: int | None
+    last_checkpoint: int | None
     tasks: tuple[TaskView, ...]
     checkpoints: tuple[CheckpointStatistics, ...]
 
