@@ -40,8 +40,7 @@ _WORDS = {"1": True, "true": True, "yes": True, "on": True} | dict.fromkeys(
 RUN_OPTIONS = (
     _SETTINGS
     | (_FIELDS - {"to"})
-    | {f"no_{name}" for name in _SWITCHES}
-    | {"workers", "ui", "json", "quiet", "traceback", "help"}
+    | {"no_predict", "workers", "ui", "json", "quiet", "traceback", "help"}
 )
 
 

@@ -1,0 +1,6 @@
+"""`python -m streamcp` is the command line."""
+
+from streamcp.cli.main import main
+
+if __name__ == "__main__":
+    main()

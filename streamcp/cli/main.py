@@ -1,0 +1,40 @@
+"""The entry point `streamcp`: its commands, and what an exit code means (see `errors`)."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from streamcp.cli import errors
+from streamcp.cli.run import run_command
+
+app = typer.Typer(
+    name="streamcp",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Async streaming pipelines whose checkpoints take milliseconds."""
+
+
+# Options behind JOB are the job's as well: they are read when it is known.
+app.command(
+    "run",
+    context_settings={"allow_interspersed_args": False, "allow_extra_args": True},
+)(run_command())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; always raises SystemExit."""
+    try:
+        app(sys.argv[1:] if arguments is None else list(arguments), prog_name="streamcp")
+    except KeyboardInterrupt:
+        sys.exit(errors.INTERRUPTED)

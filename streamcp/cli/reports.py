@@ -1,0 +1,194 @@
+"""What `run` shows without a terminal, with `--quiet` and with `--json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol, TextIO
+
+import orjson
+from rich.console import Console
+
+from streamcp.cli import words
+from streamcp.observability import events
+from streamcp.runners.handle import JobHandle, JobResult
+from streamcp.runners.view import JobView
+
+_STOPPING = "stopping: waiting for the last checkpoint (once more to stop at once)"
+_AT_ONCE = "stopping at once"
+
+
+class Report(Protocol):
+    """Shows one run of a job."""
+
+    def watch(self, running: JobHandle) -> AbstractAsyncContextManager[None]:
+        """Show what happens inside."""
+        ...
+
+    def on_signal(self, count: int) -> None:
+        """Ctrl-C or SIGTERM came, for the first or second time. Called from a signal handler."""
+        ...
+
+    def ended(self, result: JobResult) -> None:
+        """The job has ended without an error."""
+        ...
+
+    def failed(self, error: BaseException, code: int) -> None:
+        """The job has ended by `error`, which is shown elsewhere; the exit code is `code`."""
+        ...
+
+
+class Quiet:
+    """Shows nothing but what the user has asked for by a signal."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self.view: JobView | None = None
+
+    @asynccontextmanager
+    async def watch(self, running: JobHandle) -> AsyncIterator[None]:
+        """Keep the last view."""
+        try:
+            yield
+        finally:
+            self.view = running.view()
+
+    def on_signal(self, count: int) -> None:
+        """Say nothing."""
+
+    def ended(self, result: JobResult) -> None:
+        """Say nothing."""
+
+    def failed(self, error: BaseException, code: int) -> None:
+        """Say nothing: the error is shown."""
+
+
+class Lines(Quiet):
+    """Prints a line per event to stderr."""
+
+    def __init__(self, out: Console, clock: Callable[[], str]) -> None:
+        """Begin each line with the time that `clock` tells."""
+        super().__init__(out)
+        self._clock = clock
+        self._durable = True
+
+    def say(self, line: str, style: str = "") -> None:
+        """Print a line."""
+        self._out.print(f"{self._clock()} {line}", style=style)
+
+    @asynccontextmanager
+    async def watch(self, running: JobHandle) -> AsyncIterator[None]:
+        """Print events inside."""
+        view = running.view()
+        self._durable = view.mode != "none"
+        self.say(
+            f"job {view.job}: {'checkpoints ' + view.mode if self._durable else 'no checkpoints'}"
+        )
+        unsubscribe = running.events.subscribe(self._on_event)
+        try:
+            async with super().watch(running):
+                yield
+        finally:
+            unsubscribe()
+
+    def _on_event(self, event: events.Event) -> None:
+        line = event_line(event, durable=self._durable)
+        if line is not None:
+            self.say(line)
+
+    def on_signal(self, count: int) -> None:
+        """Say what the signal does."""
+        self.say(_STOPPING if count == 1 else _AT_ONCE)
+
+    def ended(self, result: JobResult) -> None:
+        """Print how it ended, and totals."""
+        for line in summary(result, self.view):
+            self.say(line)
+
+
+class JsonLines(Quiet):
+    """Prints every event, then the result, as JSON lines to the real stdout."""
+
+    def __init__(self, out: Console, stdout: TextIO) -> None:
+        super().__init__(out)
+        self._stdout = stdout
+
+    @asynccontextmanager
+    async def watch(self, running: JobHandle) -> AsyncIterator[None]:
+        """Print events inside."""
+        unsubscribe = running.events.subscribe(lambda event: self._print(event.as_dict()))
+        try:
+            async with super().watch(running):
+                yield
+        finally:
+            unsubscribe()
+
+    def ended(self, result: JobResult) -> None:
+        """Print the result, with the totals of the steps."""
+        tasks = dataclasses.asdict(self.view)["tasks"] if self.view is not None else []
+        self._print({"event": "Result", **dataclasses.asdict(result), "tasks": tasks})
+
+    def failed(self, error: BaseException, code: int) -> None:
+        """Print the error."""
+        self._print({"event": "Error", "error": str(error), "exit_code": code})
+
+    def _print(self, content: dict[str, Any]) -> None:
+        line = orjson.dumps(content, default=repr, option=orjson.OPT_NON_STR_KEYS)
+        self._stdout.write(line.decode() + "\n")
+        self._stdout.flush()
+
+
+def event_line(event: events.Event, *, durable: bool) -> str | None:
+    """An event as a line; without storage, checkpoints only make sinks commit."""
+    if not durable and isinstance(event, events.CheckpointCompleted):
+        return None
+    return words.event_line(event)
+
+
+def summary(result: JobResult, view: JobView | None) -> list[str]:
+    """How a job ended, in words."""
+    if result.outcome == "already_finished":
+        return [
+            f"job {result.job} has finished already, with checkpoint {result.last_checkpoint}: "
+            "there is nothing to do; --fresh starts it anew"
+        ]
+    durable = view is not None and view.mode != "none"
+    last = result.last_checkpoint
+    after = {
+        "finished": "",
+        "stopped": f"; a later run continues from checkpoint {last}"
+        if durable and last is not None
+        else "; a later run begins anew",
+    }[result.outcome]
+    lines = [f"job {result.job} {result.outcome} after {words.duration(result.duration)}{after}"]
+    return lines + _totals(result, view if durable else None) + _steps(result, view)
+
+
+def _totals(result: JobResult, view: JobView | None) -> list[str]:
+    parts = []
+    if view is not None:
+        failed = f" ({result.failed_checkpoints} failed)" if result.failed_checkpoints else ""
+        parts = [words.counted(result.completed_checkpoints, "checkpoint") + failed]
+    parts.append(words.counted(result.attempts, "attempt"))
+    return [f"  {', '.join(parts)}"]
+
+
+def _steps(result: JobResult, view: JobView | None) -> list[str]:
+    """Records of sources and sinks: the other steps are in between."""
+    if view is None:
+        return []
+    since = " since the last restore" if result.attempts > 1 or result.restored_from else ""
+    steps = [step for task in view.tasks for step in task.steps]
+    read = [f"{s.name} {s.records_out:,}" for s in steps if s.verb == "source"]
+    wrote = [f"{s.name} {s.records_in:,}" for s in steps if s.verb in ("sink", "for_each")]
+    lines = [f"  records read{since}: {', '.join(read)}"] if read else []
+    return lines + ([f"  records written{since}: {', '.join(wrote)}"] if wrote else [])
+
+
+def make_stdout_clean() -> TextIO:
+    """Let everything that is printed go to stderr; return the real stdout."""
+    real = sys.stdout
+    sys.stdout = sys.stderr
+    return real
