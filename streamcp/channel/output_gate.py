@@ -96,6 +96,10 @@ class DividingEdge:
         """Hand every partial batch on."""
         self._flush(at_least=1)
 
+    def flush_full(self) -> None:
+        """Hand on the batches that are long enough."""
+        self._flush(at_least=BATCH_SIZE)
+
     def _flush(self, at_least: int) -> None:
         for channel, partial in zip(self.channels, self._partials, strict=True):
             if len(partial) >= at_least:
@@ -119,13 +123,16 @@ class RebalanceEdge(DividingEdge):
         for receiver, partial in enumerate(self._partials):
             partial.extend(values[(receiver - self._turn) % count :: count])
         self._turn = (self._turn + len(values)) % count
-        self._flush(at_least=BATCH_SIZE)
+        self.flush_full()
 
 
 class KeyedEdge(DividingEdge):
-    """Records with equal keys go to the same receiver."""
+    """Records with equal keys go to the same receiver.
 
-    __slots__ = ("_key", "_routes")
+    `routes[key(record)]` is the `append` of the receiver's partial batch: fused steps call it
+    without a detour, and `flush_full` after each slice."""
+
+    __slots__ = ("key", "routes")
 
     def __init__(
         self,
@@ -135,15 +142,15 @@ class KeyedEdge(DividingEdge):
     ) -> None:
         """Route by `receiver_of(key(record))`, an index of `channels`."""
         super().__init__(channels)
-        self._key = key
-        self._routes = _Routes(receiver_of, self._partials)
+        self.key = key
+        self.routes = _Routes(receiver_of, self._partials)
 
     def push(self, values: list[Any]) -> None:
         """Route records."""
-        routes = self._routes
-        for key, value in zip(map(self._key, values), values, strict=True):
-            routes[key](value)
-        self._flush(at_least=BATCH_SIZE)
+        key, routes = self.key, self.routes
+        for value in values:
+            routes[key(value)](value)
+        self.flush_full()
 
 
 class _Routes(dict[Any, Callable[[Any], None]]):

@@ -37,7 +37,7 @@ class AsyncSubtask(Subtask):
         options = spec.calls
         self._step_meter = self.chain.meters[self._node]
         self._reporter = self.chain.reporter(self._node)
-        self._emit = self.chain.behind(self._node)
+        self._emit = self.chain.push_behind(self._node)
         self._fn = self.chain.function(spec)
         if isinstance(spec, FlatMapStep):
             self._fn = gathered(self._fn)

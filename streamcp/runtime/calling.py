@@ -59,6 +59,20 @@ class Reporter:
         if failure is not None:
             self._divert([failure])
 
+    def key_failed(self, record: Any, error: Exception) -> None:
+        """Say that the key function behind the step failed, or gave no usable key."""
+        raise StepFailed(
+            f"key_by behind step {self.label!r} ({self.place}) failed at record {shown(record)}: "
+            f"{describe(error)}"
+        ) from error
+
+    def refuse_awaitable(self, record: Any, result: Any) -> None:
+        """Fail the job if a plain function returned something that must be awaited (rule 2)."""
+        try:
+            refuse_awaitable(result)
+        except TypeError as error:
+            raise self.step_failed(record, error) from None
+
     def step_failed(self, record: Any, error: Exception) -> StepFailed:
         """Say which step failed at which record, and where the step is defined."""
         return StepFailed(

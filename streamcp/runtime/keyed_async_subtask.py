@@ -58,7 +58,7 @@ class KeyedAsyncSubtask(Subtask):
         options = spec.calls
         self._meter = self.chain.meters[self._node]
         self._reporter = self.chain.reporter(self._node)
-        self._emit = self.chain.behind(self._node)
+        self._emit = self.chain.push_behind(self._node)
         self._key = key_of(self._node)
         fn, on_timer = with_keyed_service(spec, self.context)
         self._fn = gathered(fn)

@@ -108,7 +108,7 @@ class SourceSubtask(Subtask):
         spec = self._node.spec
         assert isinstance(spec, SourceStep)
         self._source = spec.source
-        self._push = self.chain.behind(self._node)
+        self._push = self.chain.push_behind(self._node)
         self._step_meter = self.chain.meters[self._node]
         self._rest: Batch | None = None
         self._offset = 0

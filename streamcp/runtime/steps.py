@@ -1,40 +1,27 @@
-"""The chain of a task: its fused steps, wired so that one call works a slice through them all."""
+"""The chain of a task: its fused steps, and the loops that work records through them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from streamcp.channel.output_gate import OutputEdge
+from streamcp.channel.output_gate import KeyedEdge, OutputEdge
 from streamcp.graph.logical import HashByKey, Node
 from streamcp.graph.physical import TaskPlan
 from streamcp.operators.steps import (
-    BranchStep,
     Call,
     CountStep,
-    FilterStep,
-    FlatMapStep,
-    ForEachStep,
-    MapStep,
     OnError,
     ProcessStep,
     ReduceStep,
     ScanStep,
     SinkStep,
-    StepSpec,
 )
 from streamcp.runtime.calling import Push, Reporter, with_service
+from streamcp.runtime.fusing import Loop
 from streamcp.runtime.gateway import TaskContext
-from streamcp.runtime.keyed_steps import NOTHING, CountRun, KeyedRun, ProcessRun, ScanRun
+from streamcp.runtime.keyed_steps import NOTHING, KeyedRun
 from streamcp.runtime.meters import StepMeter
-from streamcp.runtime.plain_steps import (
-    BranchRun,
-    Caller,
-    FilterRun,
-    FlatMapRun,
-    ForEachRun,
-    MapRun,
-)
 from streamcp.state.keyed import KeyedSnapshot, KeyedState
 
 Edges = Mapping[tuple[Node, str], Sequence[OutputEdge]]
@@ -42,37 +29,75 @@ Edges = Mapping[tuple[Node, str], Sequence[OutputEdge]]
 
 
 class Chain:
-    """The steps of one subtask. `push` works records through those that the head feeds."""
+    """The steps of one subtask."""
 
     def __init__(self, plan: TaskPlan, edges: Edges, context: TaskContext) -> None:
         self.meters: dict[Node, StepMeter] = {node: StepMeter() for node in plan.members}
-        self.keyed: list[KeyedRun] = []
         self._plan = plan
         self._edges = edges
         self._context = context
+        self._loops: dict[Node, Loop] = {}
+        self._reporters: dict[Node, Reporter] = {}
+        self._keyed: dict[Node, KeyedRun] = {}
+
+    # ---- wiring
 
     def into_head(self) -> Push:
         """Wire the chain of a task whose head is a synchronous step."""
-        return self._run(self._plan.head)
+        return self._loop(self._plan.head)
 
-    def behind(self, node: Node, output: str = "main") -> Push:
+    def push_behind(self, node: Node, output: str = "main") -> Push:
+        """Wire what comes behind an output of a step; nothing may."""
+        return self.behind(node, output) or _drop
+
+    def behind(self, node: Node, output: str = "main") -> Push | None:
         """Wire what comes behind an output of a step: fused steps and outgoing edges."""
-        pushes = [
-            self._run(member)
+        pushes = [self._loop(step) for step in self._steps_behind(node, output)]
+        pushes += [edge.push for edge in self._edges.get((node, output), ())]
+        if len(pushes) < 2:
+            return pushes[0] if pushes else None
+
+        def push_to_all(records: list[Any]) -> None:
+            for push in pushes:
+                push(records)
+
+        return push_to_all
+
+    def only_step_behind(self, node: Node, output: str) -> Node | None:
+        """The one fused step that alone reads an output."""
+        steps = self._steps_behind(node, output)
+        alone = len(steps) == 1 and not self._edges.get((node, output))
+        return steps[0] if alone else None
+
+    def only_keyed_edge_behind(self, node: Node, output: str) -> KeyedEdge | None:
+        """The one keyed exchange that alone reads an output."""
+        edges = self._edges.get((node, output), ())
+        if len(edges) != 1 or self._steps_behind(node, output):
+            return None
+        return edges[0] if isinstance(edges[0], KeyedEdge) else None
+
+    def _steps_behind(self, node: Node, output: str) -> list[Node]:
+        return [
+            member
             for member in self._plan.members
             for connection in member.inputs
-            if connection.node is node and connection.output == output and member is not node
             if member is not self._plan.head
+            if connection.node is node and connection.output == output
         ]
-        pushes += [edge.push for edge in self._edges.get((node, output), ())]
-        return _joined(pushes)
+
+    def _loop(self, node: Node) -> Push:
+        if node not in self._loops:
+            self._loops[node] = Loop(self, node)
+        return self._loops[node].push
 
     def reporter(self, node: Node) -> Reporter:
-        """Make what decides about failed records of a step."""
-        spec = node.spec
-        on_error: OnError = spec.on_error if isinstance(spec, Call | SinkStep) else "fail"
-        divert = self.behind(node, "errors") if on_error == "divert" else _drop
-        return Reporter(node, on_error, divert, self.meters[node])
+        """What decides about failed records of a step."""
+        if node not in self._reporters:
+            spec = node.spec
+            on_error: OnError = spec.on_error if isinstance(spec, Call | SinkStep) else "fail"
+            divert = self.push_behind(node, "errors")
+            self._reporters[node] = Reporter(node, on_error, divert, self.meters[node])
+        return self._reporters[node]
 
     def function(self, spec: Call) -> Callable[..., Any]:
         """The step's function of one record, with its service."""
@@ -85,93 +110,66 @@ class Chain:
         context = self._context
         return KeyedState(node.label, make, context.serializer, context.max_parallelism)
 
+    def keyed_run(self, node: Node) -> KeyedRun:
+        """What a fused keyed step works with; always the same one."""
+        if node not in self._keyed:
+            self._keyed[node] = self._new_keyed_run(node)
+        return self._keyed[node]
+
+    def _new_keyed_run(self, node: Node) -> KeyedRun:
+        spec, context = node.spec, self._context
+        make: Callable[[], Any]
+        match spec:
+            case CountStep():
+                make = int
+            case ScanStep():
+                make = spec.start
+            case ReduceStep():
+                make = _nothing
+            case ProcessStep():
+                make = spec.state
+            case _:
+                raise AssertionError(f"no keyed step: {spec!r}")
+        run = KeyedRun(
+            key_of(node),
+            self.keyed_state(node, make),
+            self.push_behind(node),
+            self.reporter(node),
+            self.meters[node],
+            context.clock,
+        )
+        if isinstance(spec, ProcessStep):
+            run.process(*with_keyed_service(spec, context), context.serializer)
+        return run
+
+    # ---- timers and snapshots
+
     @property
     def has_timers(self) -> bool:
         """Some step may set timers."""
-        return any(run.timed for run in self.keyed)
+        return any(run.timed for run in self._keyed.values())
 
     def snapshot(self) -> list[KeyedSnapshot]:
         """Begin a snapshot of every keyed step."""
-        return [run.state.snapshot() for run in self.keyed]
+        return [run.state.snapshot() for run in self._keyed.values()]
 
     def restore(self, step: str, values: list[Any]) -> None:
         """Put the rows of a keyed step back."""
-        run = next(run for run in self.keyed if run.state.step == step)
+        run = next(run for run in self._keyed.values() if run.state.step == step)
         for rows in values:
             run.state.restore(rows)
 
     def fire_timers(self) -> bool:
         """Fire one due timer of each keyed step; False if none is due."""
         fired = False
-        for run in self.keyed:
+        for run in self._keyed.values():
             fired = run.fire_timers() or fired
         return fired
 
     def next_timer(self) -> int | None:
         """The time of the earliest timer (milliseconds since the epoch)."""
-        times = [at for run in self.keyed if (at := run.state.next_timer()) is not None]
+        times = [at for run in self._keyed.values() if (at := run.state.next_timer()) is not None]
         return min(times, default=None)
-
-    # ---- wiring
-
-    def _run(self, node: Node) -> Push:
-        spec = node.spec
-        if isinstance(spec, CountStep | ScanStep | ReduceStep | ProcessStep):
-            run = self._keyed_run(node, spec)
-            self.keyed.append(run)
-            return run.push
-        return self._plain_run(node, spec)
-
-    def _plain_run(self, node: Node, spec: StepSpec) -> Push:
-        meter, reporter = self.meters[node], self.reporter(node)
-        if isinstance(spec, BranchStep):
-            call = Caller(spec.fn, reporter)
-            return BranchRun(call, self.behind(node, "yes"), self.behind(node, "no"), meter).push
-        assert isinstance(spec, Call)
-        fn, emit = self.function(spec), self.behind(node)
-        match spec:
-            case MapStep():
-                return MapRun(Caller(fn, reporter), emit, meter).push
-            case FilterStep():
-                return FilterRun(Caller(fn, reporter), emit, meter).push
-            case FlatMapStep():
-                return FlatMapRun(fn, reporter, emit, meter).push
-            case ForEachStep():
-                return ForEachRun(Caller(fn, reporter), meter).push
-        raise AssertionError(f"no plain step: {spec!r}")
-
-    def _keyed_run(
-        self, node: Node, spec: CountStep | ScanStep | ReduceStep | ProcessStep
-    ) -> KeyedRun:
-        key, emit = key_of(node), self.behind(node)
-        reporter, meter = self.reporter(node), self.meters[node]
-        match spec:
-            case CountStep():
-                return CountRun(self.keyed_state(node, int), key, emit, reporter, meter)
-            case ScanStep():
-                state = self.keyed_state(node, spec.start)
-                return ScanRun(spec.fn, state, key, emit, reporter, meter)
-            case ReduceStep():
-                state = self.keyed_state(node, lambda: NOTHING)
-                return ScanRun(spec.fn, state, key, emit, reporter, meter)
-            case ProcessStep():
-                return self._process_run(node, spec, key, emit, reporter, meter)
-
-    def _process_run(
-        self,
-        node: Node,
-        spec: ProcessStep,
-        key: Callable[[Any], Any],
-        emit: Push,
-        reporter: Reporter,
-        meter: StepMeter,
-    ) -> ProcessRun:
-        context = self._context
-        fn, on_timer = with_keyed_service(spec, context)
-        state = self.keyed_state(node, spec.state)
-        return ProcessRun(
-            fn, on_timer, state, key, emit, reporter, meter, context.clock, context.serializer
-        )
 
 
 def key_of(node: Node) -> Callable[[Any], Any]:
@@ -201,18 +199,9 @@ def with_keyed_service(
     return call, None if on_timer is None else call_timer
 
 
+def _nothing() -> Any:
+    return NOTHING
+
+
 def _drop(records: list[Any]) -> None:
     """Nobody reads this output."""
-
-
-def _joined(pushes: Sequence[Push]) -> Push:
-    if not pushes:
-        return _drop
-    if len(pushes) == 1:
-        return pushes[0]
-
-    def push_to_all(records: list[Any]) -> None:
-        for push in pushes:
-            push(records)
-
-    return push_to_all
