@@ -203,8 +203,8 @@ class JobSettings:
 
     checkpoints: Checkpoints | None = None
     restart: Restart = field(default_factory=Restart.none)
-    # One full batch and one in work: enough to keep both ends busy, small enough to hold little.
-    channel_capacity: int = 1000
+    # Two full batches: one to work on while the next is collected.
+    channel_capacity: int = 2048
     fresh: bool = False
     accept_duplicates: bool = False
     take_over: bool = False

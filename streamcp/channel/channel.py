@@ -14,6 +14,11 @@ from streamcp.elements import Batch, CheckpointBarrier, Element
 from streamcp.identifiers import ChannelId
 
 
+# A sender that waits goes on when a sixteenth of the capacity is free, not one record: the last
+# slices before a channel is full would else become ever shorter, and cost more than they carry.
+_SHARE_TO_GO_ON = 16
+
+
 def _wakes_nobody() -> None:
     """Until a gate is attached there is nobody to wake."""
 
@@ -22,7 +27,7 @@ class Channel:
     """The queue of one edge between two subtasks.
 
     `capacity`, `occupied` and `pushed` (all records ever sent) count records. `wake_receiver` is called after each push,
-    `wake_sender` when a full channel has room again.
+    `wake_sender` when a channel that had not enough room has `room_to_go_on` again.
     """
 
     __slots__ = (
@@ -32,6 +37,7 @@ class Channel:
         "id",
         "occupied",
         "pushed",
+        "room_to_go_on",
         "wake_receiver",
         "wake_sender",
     )
@@ -40,6 +46,7 @@ class Channel:
         """Make an empty channel for `capacity` records (at least 1)."""
         self.id = channel_id
         self.capacity = capacity
+        self.room_to_go_on = max(1, capacity // _SHARE_TO_GO_ON)
         self.occupied = 0
         self.pushed = 0
         self.capturing: list[Batch] | None = None
@@ -81,9 +88,9 @@ class Channel:
 
     def release(self, records: int) -> None:
         """Free the room of `records` that were worked off."""
-        was_full = self.occupied >= self.capacity
+        was_writable = self.room >= self.room_to_go_on
         self.occupied -= records
-        if was_full and self.occupied < self.capacity:
+        if not was_writable and self.room >= self.room_to_go_on:
             self.wake_sender()
 
     def has_barrier(self, checkpoint_id: int) -> bool:

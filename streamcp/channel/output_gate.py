@@ -188,8 +188,8 @@ class OutputGate:
 
     @property
     def writable(self) -> bool:
-        """Every output can take at least one record."""
-        return self.room > 0
+        """Every output has room for a slice that is worth its cost."""
+        return all(edge.room >= edge.channels[0].room_to_go_on for edge in self.edges)
 
     def flush(self) -> None:
         """Hand every partial batch on."""

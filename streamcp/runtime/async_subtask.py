@@ -171,10 +171,9 @@ class AsyncSubtask(Subtask):
 
     def _emit_results(self) -> bool:
         """Emit results whose turn has come, as many as there is room for."""
-        room = self.output.room
-        if room <= 0:
+        if not self.output.writable:
             return False
-        results = self._pending.take_results(min(self.slices.records, room))
+        results = self._pending.take_results(min(self.slices.records, self.output.room))
         if not results:
             return False
         if self._captured is not None:

@@ -306,9 +306,9 @@ class KeyedAsyncSubtask(Subtask):
 
     def _emit_results(self) -> bool:
         """Emit what has committed, in the order of the commits, as far as there is room."""
-        room = self.output.room
-        if room <= 0 or not self._results:
+        if not self._results or not self.output.writable:
             return False
+        room = self.output.room
         if self._captured is not None:
             # They leave the captured list: whoever gets them may change them.
             self._captured.before_use()
