@@ -1,0 +1,208 @@
+"""The comparison as a whole: every mode under the same load, there and back, then a kill per mode.
+
+The first run sets the load: what its sources gave out in the time it had is what the sources of all
+others give out. Runs follow each other: they share the machine with nothing of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from streamcp.clock import Clock, SystemClock
+from streamcp.compare.messages import RunOrder
+from streamcp.compare.outputs import Output, read_output
+from streamcp.compare.process import Child, end_of_log, start_child
+from streamcp.compare.runs import KilledRun, KillPlan, Life, MeasuredRun, measured_order
+from streamcp.config import MODES, Mode
+from streamcp.errors import JobFailed
+
+# The part of an undisturbed run after which a process is killed: far from both ends.
+_KILL_FROM, _KILL_TO, _KILL_LATEST = 0.4, 0.6, 0.8
+# The kill comes up to so long after the message that made it due: at no special moment.
+_KILL_JITTER = 1.0
+# A run that takes so many times as long as it should, and so long on top, is cut off.
+_PATIENCE, _PATIENCE_SECONDS = 4, 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is compared, and how.
+
+    - `command`: starts a child that calls `child.main`.
+    - `folder`: where each run gets a folder.
+    - `every`: the checkpoint interval; None for the job's own.
+    - `seconds`: how long the sources of the first run may give out records.
+    - `records`: how many each source gives out, instead of `seconds`.
+    - `sink_delay`: seconds that every record takes at a sink.
+    """
+
+    command: Sequence[str]
+    folder: Path
+    modes: Sequence[Mode] = MODES
+    every: str | None = None
+    seconds: float = 10.0
+    records: int | None = None
+    sink_delay: float = 0.0
+
+
+class Observer(Protocol):
+    """Is told how far the comparison is."""
+
+    def began(self, number: int, total: int, what: str) -> None:
+        """Run `number` of `total` has begun."""
+        ...
+
+    def advanced(self, share: float) -> None:
+        """The run has done this `share` (0 to 1) of its work."""
+        ...
+
+    def ended(self, summary: str) -> None:
+        """The run has ended, like this."""
+        ...
+
+
+@dataclass(slots=True)
+class Experiment:
+    """What came out: the runs in their order."""
+
+    measured: list[MeasuredRun] = field(default_factory=list)
+    killed: list[KilledRun] = field(default_factory=list)
+
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """How many records each reader of a source gives out: known after the first run."""
+        first = self.measured[0].life.ended
+        assert first is not None
+        return first.read
+
+    def undisturbed_seconds(self, mode: Mode) -> float:
+        """How long the fastest run of `mode` that ended took; of any mode, if none did."""
+        ended = [(run.mode, run.life.ended.seconds) for run in self.measured if run.life.ended]
+        own = [seconds for of, seconds in ended if of == mode]
+        return min(own or [seconds for _, seconds in ended])
+
+
+async def run_experiment(plan: Plan, observer: Observer) -> Experiment:
+    """Run everything, one after the other.
+
+    Raises JobFailed if the first run does not end: then no load is known."""
+    return await _Conductor(plan, observer).run()
+
+
+class _Conductor:
+    def __init__(self, plan: Plan, observer: Observer) -> None:
+        self._plan = plan
+        self._observer = observer
+        self._clock: Clock = SystemClock()
+        self._experiment = Experiment()
+        self._order = measured_order(plan.modes)
+        self._total = len(self._order) + len(plan.modes)
+        self._number = 0
+
+    async def run(self) -> Experiment:
+        for mode in self._order:
+            await self._measure(mode)
+        for mode in self._plan.modes:
+            await self._kill(mode)
+        return self._experiment
+
+    async def _measure(self, mode: Mode) -> None:
+        order = await self._begin(mode, "undisturbed")
+        life = await self._live(order, self._patience(), None)
+        if not self._experiment.measured and life.ended is None:
+            raise JobFailed(
+                f"the first run, {mode}, did not end, so there is nothing to compare: {life.error}"
+            )
+        output = await _output_of(order) if life.ended else None
+        self._experiment.measured.append(MeasuredRun(mode, life, output))
+        self._observer.ended(_summary(life))
+
+    async def _kill(self, mode: Mode) -> None:
+        order = await self._begin(mode, "killed and restored")
+        usual = self._experiment.undisturbed_seconds(mode)
+        part = random.uniform(_KILL_FROM, _KILL_TO)
+        plan = KillPlan(part * usual, _KILL_LATEST * usual)
+        before = await self._live(order, self._patience(), plan)
+        after = None
+        if before.killed is not None:
+            after = await self._live(order, self._patience(), None)
+        last = after or before
+        output = await _output_of(order) if last.ended else None
+        self._experiment.killed.append(KilledRun(mode, before, after, output))
+        self._observer.ended(_summary(last))
+
+    async def _begin(self, mode: Mode, what: str) -> RunOrder:
+        self._number += 1
+        self._observer.began(self._number, self._total, f"{mode}, {what}")
+        plan, first = self._plan, not self._experiment.measured
+        folder = plan.folder / f"{self._number}-{mode}"
+        await asyncio.to_thread(folder.mkdir, parents=True)
+        return RunOrder(
+            folder=str(folder),
+            mode=mode,
+            every=plan.every,
+            seconds=plan.seconds if first and plan.records is None else None,
+            records=plan.records if first else None,
+            limits={} if first else self._experiment.limits,
+            sink_delay=plan.sink_delay,
+        )
+
+    def _patience(self) -> float:
+        experiment = self._experiment
+        if experiment.measured:
+            first = experiment.measured[0].life
+            return _PATIENCE * ((first.started or 0) + (first.ended.seconds if first.ended else 0))
+        return _PATIENCE * self._plan.seconds if self._plan.records is None else 3600.0
+
+    async def _live(self, order: RunOrder, patience: float, kill: KillPlan | None) -> Life:
+        """Let a child live until it ends, is killed as planned, or patience is at its end."""
+        life = Life()
+        patience += _PATIENCE_SECONDS
+        until = self._clock.monotonic() + patience
+        async with start_child(self._plan.command, order, self._clock) as child:
+            try:
+                await self._listen(child, life, order, until, kill)
+            except TimeoutError:
+                life.error = f"cut off after {patience:.0f} s: the job had not ended"
+        if life.ended is None and life.killed is None and life.error is None:
+            printed = await asyncio.to_thread(end_of_log, Path(order.folder))
+            life.error = f"the process ended without a result; it printed:\n{printed}"
+        return life
+
+    async def _listen(
+        self, child: Child, life: Life, order: RunOrder, until: float, kill: KillPlan | None
+    ) -> None:
+        """Take in what the child tells until it has ended, or is to be killed now."""
+        async with aclosing(child.messages(until)) as messages:
+            async for at, message in messages:
+                life.add(at - child.born, message)
+                self._observer.advanced(self._share(life, order))
+                if kill is not None and life.ended is None and kill.is_due(life):
+                    await asyncio.sleep(random.uniform(0, _KILL_JITTER))
+                    await child.kill()
+                    life.killed = self._clock.monotonic() - child.born - (life.started or 0.0)
+                    return
+
+    def _share(self, life: Life, order: RunOrder) -> float:
+        if life.ended is not None:
+            return 1.0
+        if order.seconds is not None:
+            return min((life.samples[-1].at if life.samples else 0.0) / order.seconds, 0.99)
+        expected = sum(order.limits.values()) or order.records or 1
+        return min(life.records / expected, 0.99)
+
+
+async def _output_of(order: RunOrder) -> Output:
+    return await asyncio.to_thread(read_output, Path(order.folder))
+
+
+def _summary(life: Life) -> str:
+    if life.ended is None:
+        return life.error or "did not end"
+    return f"{life.records:,} records in {life.ended.seconds:.1f} s"

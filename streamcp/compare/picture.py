@@ -1,0 +1,220 @@
+"""The picture of a comparison. The one file that imports matplotlib (extra `compare`).
+
+Every checkpoint is a dot, a failed one a cross at the upper edge: nothing is averaged away. Modes
+differ by colour (told apart also by the colour-blind), by marker and by place.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from streamcp.checkpoint.statistics import CheckpointStatistics, percentile
+from streamcp.compare.experiment import Experiment
+from streamcp.compare.runs import MeasuredRun
+from streamcp.config import Mode
+from streamcp.errors import MissingExtra
+
+try:
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+except ImportError as error:
+    raise MissingExtra(
+        'the picture of compare needs matplotlib; pip install "streamcp[compare]"'
+    ) from error
+
+_COLOURS = {"aligned": "#0072B2", "unaligned": "#D55E00", "adaptive": "#009E73"}
+_MARKERS = {"aligned": "o", "unaligned": "^", "adaptive": "s"}
+_TEXT, _FAINT = "#222222", "#777777"
+# Dots that fall on each other are spread sideways; always in the same way.
+_SPREAD = 0.22
+# Seconds over which a rate is taken: less would show single batches.
+_RATE_WINDOW = 1.0
+
+
+def draw(path: Path, experiment: Experiment, modes: Sequence[Mode], title: str) -> None:
+    """Write the picture of `experiment` to `path` (PNG)."""
+    figure = Figure(figsize=(12, 8.2), dpi=130, facecolor="white")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=13, color=_TEXT)
+    figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12, wspace=0.04, hspace=0.04)
+    grid = figure.add_gridspec(2, 3, height_ratios=(1.25, 1))
+    barrier = figure.add_subplot(grid[0, 0])
+    _draw_barrier_delay(barrier, experiment, modes)
+    _draw_duration(figure.add_subplot(grid[0, 1], sharey=barrier), experiment, modes)
+    _draw_in_flight(figure.add_subplot(grid[0, 2]), experiment, modes)
+    _draw_throughput(figure.add_subplot(grid[1, :]), experiment, modes)
+    figure.savefig(path)
+
+
+def _of(experiment: Experiment, mode: Mode) -> list[MeasuredRun]:
+    return [run for run in experiment.measured if run.mode == mode]
+
+
+def _statistics(experiment: Experiment, mode: Mode) -> list[CheckpointStatistics]:
+    return [one for run in _of(experiment, mode) for one in run.life.statistics]
+
+
+def _draw_barrier_delay(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) -> None:
+    _draw_delays(axes, experiment, modes, lambda one: one.barrier_delay)
+    axes.set_title("Barrier delay\ntrigger → last subtask has acted", fontsize=10.5, color=_TEXT)
+    axes.set_ylabel("logarithmic scale", color=_FAINT)
+
+
+def _draw_duration(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) -> None:
+    _draw_delays(axes, experiment, modes, lambda one: one.durable_delay or 0.0)
+    axes.set_title(
+        "Checkpoint duration\ntrigger → complete and durable", fontsize=10.5, color=_TEXT
+    )
+
+
+def _draw_delays(
+    axes: Axes,
+    experiment: Experiment,
+    modes: Sequence[Mode],
+    value: Callable[[CheckpointStatistics], float],
+) -> None:
+    axes.set_yscale("log")
+    _strip(axes, experiment, modes, value, _duration)
+    axes.yaxis.set_major_locator(LogLocator(10, numticks=12))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: _duration(seconds)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _draw_in_flight(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) -> None:
+    _strip(axes, experiment, modes, lambda one: one.in_flight_bytes, _size)
+    axes.set_title(
+        "In-flight data in the checkpoint\nqueued, in a call, or just read",
+        fontsize=10.5,
+        color=_TEXT,
+    )
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda count, _: _size(count)))
+
+
+def _strip(
+    axes: Axes,
+    experiment: Experiment,
+    modes: Sequence[Mode],
+    value: Callable[[CheckpointStatistics], float],
+    text: Callable[[float], str],
+) -> None:
+    """A column of dots per mode, and a line at its median."""
+    spread = random.Random(1)
+    for place, mode in enumerate(modes):
+        statistics = _statistics(experiment, mode)
+        values = [value(one) for one in statistics if one.outcome == "completed"]
+        failed = sum(one.outcome == "failed" for one in statistics)
+        across = [place + spread.uniform(-_SPREAD, _SPREAD) for _ in values]
+        axes.scatter(
+            across, values, s=32, alpha=0.8, color=_COLOURS[mode], marker=_MARKERS[mode], lw=0
+        )
+        if values:
+            _mark_median(axes, place, percentile(values, 0.5), text)
+        _mark_failed(axes, place, failed, nothing=not values)
+    axes.set_xticks(range(len(modes)), [_label(experiment, mode) for mode in modes])
+    axes.set_xlim(-0.6, len(modes) - 0.25)
+    _plain(axes)
+
+
+def _mark_median(axes: Axes, place: int, median: float, text: Callable[[float], str]) -> None:
+    axes.hlines(median, place - 0.32, place + 0.32, color=_TEXT, lw=1.6)
+    axes.annotate(
+        text(median),
+        (place + 0.34, median),
+        fontsize=9,
+        color=_TEXT,
+        va="center",
+        bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8},
+    )
+
+
+def _mark_failed(axes: Axes, place: int, failed: int, *, nothing: bool) -> None:
+    if failed or nothing:
+        said = f"× {failed} failed" if failed else "none completed"
+        axes.annotate(
+            said,
+            (place, 0.985),
+            xycoords=("data", "axes fraction"),
+            fontsize=9,
+            ha="center",
+            va="top",
+            color="#B00020",
+        )
+
+
+def _label(experiment: Experiment, mode: Mode) -> str:
+    completed = sum(one.outcome == "completed" for one in _statistics(experiment, mode))
+    return f"{mode}\nn = {completed}"
+
+
+def _draw_throughput(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) -> None:
+    for mode in modes:
+        for number, run in enumerate(_of(experiment, mode)):
+            times, rates = _rates(run)
+            axes.plot(
+                times,
+                rates,
+                color=_COLOURS[mode],
+                ls="-" if number == 0 else "--",
+                lw=1.6,
+                marker=_MARKERS[mode],
+                ms=4,
+                markevery=4,
+                label=f"{mode}, run {number + 1}",
+            )
+    axes.set_title(
+        f"Throughput at the end of the pipeline, over {_RATE_WINDOW:g} s each",
+        fontsize=10.5,
+        color=_TEXT,
+    )
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("seconds since the job ran")
+    axes.set_ylabel("records/s")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,.0f}"))
+    axes.legend(
+        ncols=len(modes), loc="lower center", frameon=True, framealpha=0.9, edgecolor="none"
+    )
+    _plain(axes)
+
+
+def _rates(run: MeasuredRun) -> tuple[list[float], list[float]]:
+    """The rate over the window before each sample."""
+    times, rates = [], []
+    samples = run.life.samples
+    first = 0
+    for one in samples:
+        while one.at - samples[first].at > _RATE_WINDOW * 1.2:
+            first += 1
+        span = one.at - samples[first].at
+        if span >= _RATE_WINDOW * 0.8:
+            times.append(one.at)
+            rates.append((one.written - samples[first].written) / span)
+    return times, rates
+
+
+def _plain(axes: Any) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", which="major", color="#DDDDDD", lw=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=_TEXT, labelsize=9.5)
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 0.9995:
+        return f"{seconds:.3g} s"
+    if seconds >= 0.0009995:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def _size(count: float) -> str:
+    for unit, weight in (("MB", 1e6), ("kB", 1e3)):
+        if count >= weight:
+            return f"{count / weight:.3g} {unit}"
+    return f"{count:.0f} B"
