@@ -51,6 +51,8 @@ class AsyncSubtask(Subtask):
             keep=self.context.keep_records or options.retry is not None,
         )
         self._captured: Captured | None = None
+        # The task has been woken for results since it last looked: once is enough.
+        self._told = False
         self._pool = CallPool(self, options, self.context.clock, self._step_meter, self._node.label)
 
     # ---- what the pool asks
@@ -78,7 +80,9 @@ class AsyncSubtask(Subtask):
         if self._keeps_input:
             result = (bool(result), self._pending.record(ticket, 2))
         self._pending.finish(ticket, result)
-        self.wakeup.set()
+        if not self._told:
+            self._told = True
+            self.wakeup.set()
 
     def failed(self, ticket: Ticket, error: Exception, attempts: int) -> None:
         """Fail the job, or keep the failure until its turn comes."""
@@ -127,8 +131,8 @@ class AsyncSubtask(Subtask):
                 continue
             while self.output.writable and self.chain.fire_timers():
                 pass
-            emitted = self._emit_results()
-            if self._admit() or emitted:
+            self._told = False
+            if self.refill():
                 await self.turns.end_if_over(clock.monotonic())
             elif self.gate.hand is None and self.gate.all_ended and not self._pending.count:
                 return
@@ -145,6 +149,13 @@ class AsyncSubtask(Subtask):
         """A stop has cut here: no further call is started."""
         super().hold()
         self._pool.paused = True
+
+    def refill(self) -> bool:
+        """Emit results and admit records, as far as there is room; False if nothing was done."""
+        if self.held:
+            return False
+        emitted = self._emit_results()
+        return self._admit() or emitted
 
     def _waiting_for(self) -> Waiting:
         if not self.output.writable:

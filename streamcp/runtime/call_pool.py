@@ -45,6 +45,13 @@ class Calls(Protocol):
         """How many calls could be started now."""
         ...
 
+    def refill(self) -> bool:
+        """Emit results and admit records, as far as there is room; False if nothing was done.
+
+        A worker with nothing to start calls it before it waits: functions that never wait are
+        then called record after record without a switch of tasks."""
+        ...
+
 
 class _Worker:
     """One task of the pool. `serial` counts its attempts, so that an old deadline is told apart."""
@@ -76,6 +83,7 @@ class CallPool:
         self._name = name
         self._workers: list[_Worker] = []
         self._idle: deque[asyncio.Future[None]] = deque()
+        self._waking = False
         self._deadlines: deque[tuple[float, _Worker, int]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -88,23 +96,28 @@ class CallPool:
             self._workers.append(worker)
 
     def wake(self) -> None:
-        """There may be calls to start."""
-        if self._idle and self._calls.waiting and not self.paused:
-            self._wake_one()
-            # If the woken worker does not wait, it makes all the calls by itself and waking the
-            # others would be wasted; by the time of this callback it has begun to wait or is done.
-            asyncio.get_running_loop().call_soon(self._wake_more)
+        """There may be calls to start.
 
-    def _wake_one(self) -> None:
-        while self._idle:
+        One worker is woken; only if calls are still waiting after it had its turn, two more are,
+        then four: functions that never wait keep one worker busy and the others asleep."""
+        if self._idle and not self._waking and not self.paused and self._calls.waiting:
+            self._waking = True
+            asyncio.get_running_loop().call_soon(self._wake_some, 1)
+
+    def _wake_some(self, count: int) -> None:
+        woken = min(count, len(self._idle), self._calls.waiting)
+        for _ in range(woken):
             future = self._idle.popleft()
             if not future.done():
                 future.set_result(None)
-                return
+        self._waking = woken > 0
+        if woken:
+            asyncio.get_running_loop().call_soon(self._wake_some, 2 * count)
 
-    def _wake_more(self) -> None:
-        for _ in range(min(len(self._idle), self._calls.waiting)):
-            self._wake_one()
+    async def _wait_idle(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle.append(future)
+        await future
 
     async def _work(self, worker: _Worker) -> None:
         calls, clock = self._calls, self._clock
@@ -114,12 +127,10 @@ class CallPool:
         while True:
             ticket = None if self.paused else start()
             if ticket is None:
-                future = asyncio.get_running_loop().create_future()
-                self._idle.append(future)
-                await future
-                until = clock.monotonic() + SHARE
-                continue
-            if simple:
+                if self.paused or not calls.refill():
+                    await self._wait_idle()
+                    until = clock.monotonic() + SHARE
+            elif simple:
                 try:
                     result = await calls.call(ticket, 1)
                 except Exception as error:  # whatever a user's coroutine raises

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import traceback
 from collections.abc import Callable
@@ -84,6 +85,14 @@ class Reporter:
 def describe(error: BaseException) -> str:
     """`ValueError: no such country`."""
     return f"{type(error).__name__}: {error}"
+
+
+def cancelled_by_itself() -> bool:
+    """Say of a CancelledError that user code raised it by itself: nobody has cancelled the task.
+
+    Left alone it would end the task without a trace, since task groups take it for theirs."""
+    task = asyncio.current_task()
+    return task is not None and not task.cancelling()
 
 
 def shown(record: Any) -> str:

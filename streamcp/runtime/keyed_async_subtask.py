@@ -223,8 +223,7 @@ class KeyedAsyncSubtask(Subtask):
             self._admit_timers()
             while self.output.writable and self.chain.fire_timers():
                 pass
-            emitted = self._emit_results()
-            if self._admit() or emitted:
+            if self.refill():
                 await self.turns.end_if_over(clock.monotonic())
             elif self.gate.hand is None and self.gate.all_ended and not self._slots:
                 return
@@ -241,6 +240,13 @@ class KeyedAsyncSubtask(Subtask):
         """A stop has cut here: no further call is started."""
         super().hold()
         self._pool.paused = True
+
+    def refill(self) -> bool:
+        """Emit results and admit records, as far as there is room; False if nothing was done."""
+        if self.held:
+            return False
+        emitted = self._emit_results()
+        return self._admit() or emitted
 
     def _waiting_for(self) -> Waiting:
         if not self.output.writable:

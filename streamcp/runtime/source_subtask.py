@@ -8,6 +8,7 @@ beside it. What a reader has only collected counts as unread.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -18,13 +19,15 @@ from streamcp.elements import Batch
 from streamcp.errors import StepFailed
 from streamcp.operators.sources import Source
 from streamcp.operators.steps import SourceStep
-from streamcp.runtime.calling import describe
+from streamcp.runtime.calling import cancelled_by_itself, describe
 from streamcp.runtime.snapshots import CapturedSection, Freezing
 from streamcp.runtime.stepping import Stepping
 from streamcp.runtime.subtask import Subtask
 from streamcp.serialization.captured import Captured
 from streamcp.serialization.immutable import is_deeply_immutable
 from streamcp.serialization.serializer import Serializer
+
+_logger = logging.getLogger(__name__)
 
 # A user's generator may close a connection; a job that stops does not wait longer than this.
 CLOSING_TIME = 5.0
@@ -124,7 +127,10 @@ class SourceSubtask(Subtask):
     def own_sections(self) -> list[Freezing]:
         """Positions and the rest, beside the states of fused keyed steps."""
         serializer, step = self.context.serializer, self._node.label
-        positions = tuple((r.split, r.thawed_position(), r.ended) for r in self.readers)
+        # A reader that has collected its last records, which are not taken over, has not ended.
+        positions = tuple(
+            (r.split, r.thawed_position(), r.ended and not r.collected) for r in self.readers
+        )
         captured = Captured(positions, serializer, step=step)
         # The thawed copies are the snapshot's own, but immutable ones are shared: both are safe
         # to freeze later.
@@ -146,15 +152,29 @@ class SourceSubtask(Subtask):
         match kind:
             case "position":
                 for split, position, ended in values[0]:
-                    for reader in self.readers:
-                        if reader.split == split:
-                            reader.keep(position)
-                            reader.take_over()
-                            reader.ended = ended
+                    self._restore_reader(split, position, ended=ended)
             case "rest":
                 self._rest = Batch([record for frame in values for record in frame])
             case _:
                 super().restore(kind, name, values)
+
+    def _restore_reader(self, split: Any, position: Any, *, ended: bool) -> None:
+        reader = self.reader_of(split)
+        if reader is not None:
+            reader.keep(position)
+            reader.take_over()
+            reader.ended = ended
+        elif not ended:
+            _logger.warning(
+                "source %r: split %r is no longer there; it was read up to position %r",
+                self._node.label,
+                split,
+                position,
+            )
+
+    def reader_of(self, split: Any) -> Reader | None:
+        """The reader of a split, if this subtask reads it."""
+        return next((reader for reader in self.readers if reader.split == split), None)
 
     # ---- work
 
@@ -233,6 +253,10 @@ class SourceSubtask(Subtask):
                 return
             except StepFailed:
                 raise
+            except asyncio.CancelledError as error:
+                if cancelled_by_itself():
+                    raise self._failed(reader, error) from error
+                raise
             except Exception as error:  # whatever a user's generator raises
                 raise self._failed(reader, error) from error
             if batches:
@@ -241,7 +265,7 @@ class SourceSubtask(Subtask):
                 reader.collected.append(records)
             reader.keep(position)
 
-    def _failed(self, reader: Reader, error: Exception) -> StepFailed:
+    def _failed(self, reader: Reader, error: BaseException) -> StepFailed:
         split = "" if reader.split is None else f", split {reader.split!r},"
         return StepFailed(
             f"source {self._node.label!r} ({self._node.place}){split} failed after position "
@@ -294,6 +318,10 @@ class SourceSubtask(Subtask):
         """Close the generators, whatever ended the task."""
         for reader in self.readers:
             close = getattr(reader.generator, "aclose", None)
-            if close is not None:
+            if close is None:
+                continue
+            try:
                 with anyio.move_on_after(CLOSING_TIME, shield=True):
                     await close()
+            except Exception:  # whatever a user's generator raises: nothing is read from it any more
+                _logger.warning("source %r: closing it failed", self._node.label, exc_info=True)

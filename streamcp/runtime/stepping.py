@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, TypeVar
 
@@ -28,8 +29,22 @@ class Stepping(Generic[T]):
         except StopIteration as stop:
             result: T = stop.value
             return result
-        self._before_wait()
+        try:
+            self._before_wait()
+        except BaseException:
+            yield from _ended(steps)
+            raise
         return (yield from _rest(steps, waited_for))
+
+
+def _ended(steps: Generator[Any, Any, T]) -> Generator[Any, Any, None]:
+    """End an awaitable whose wait nobody will make, as if its task had been cancelled there; an
+    async generator that is left in the middle of a step cannot be closed."""
+    try:
+        waited_for = steps.throw(asyncio.CancelledError())
+        yield from _rest(steps, waited_for)
+    except (Exception, asyncio.CancelledError):
+        pass  # what matters is why the wait is not made, and that is being raised
 
 
 def _rest(steps: Generator[Any, Any, T], waited_for: Any) -> Generator[Any, Any, T]:
