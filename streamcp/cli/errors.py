@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import sysconfig
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import typer
 from rich.console import Console
 
 import streamcp
@@ -33,6 +36,17 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, WrongUse | BuildError | DefinitionError | SettingsError):
         return WRONG_USE
     return FAILED
+
+
+@contextmanager
+def shown(*, whole: bool, code: int | None = None) -> Iterator[None]:
+    """Show what is raised inside, and leave the command with `code`, or the one it means."""
+    try:
+        yield
+    # The job's module and its functions are user code, and may raise anything.
+    except Exception as error:
+        show_error(error, whole=whole)
+        raise typer.Exit(exit_code(error) if code is None else code) from None
 
 
 def console() -> Console:

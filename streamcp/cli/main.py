@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Sequence
 
 import typer
 
 from streamcp.cli import errors
+from streamcp.cli.checkpoints import app as checkpoints_app
+from streamcp.cli.graph import graph_command
 from streamcp.cli.run import run_command
 
 app = typer.Typer(
@@ -25,11 +26,11 @@ def _group() -> None:
     """Async streaming pipelines whose checkpoints take milliseconds."""
 
 
-# Options behind JOB are the job's as well: they are read when it is known.
-app.command(
-    "run",
-    context_settings={"allow_interspersed_args": False, "allow_extra_args": True},
-)(run_command())
+# What stands behind JOB is read when the job, and with it its options, are known.
+_BEHIND_JOB = {"allow_interspersed_args": False, "allow_extra_args": True}
+app.command("run", context_settings=_BEHIND_JOB)(run_command())
+app.command("graph", context_settings=_BEHIND_JOB)(graph_command())
+app.add_typer(checkpoints_app, name="checkpoints")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

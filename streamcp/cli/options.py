@@ -81,11 +81,9 @@ _RUN: tuple[tuple[str, Any, str | None, str, str], ...] = (
 )
 # Settings that lie directly in the settings of a run; the others are fields of `checkpoints`.
 _OUTSIDE = frozenset({"fresh", "accept_duplicates", "take_over", "restart", "channel_capacity"})
-_SWITCHES: tuple[tuple[str, str], ...] = (
-    ("json", "Print events and the result as JSON lines to stdout, and nothing else there."),
-    ("quiet", "Print warnings and errors only."),
-    ("traceback", "Show errors with the framework's own traceback."),
-)
+_JSON = ("json", "Print events and the result as JSON lines to stdout, and nothing else there.")
+_QUIET = ("quiet", "Print warnings and errors only.")
+_TRACEBACK = ("traceback", "Show errors with the framework's own traceback.")
 
 
 def run_parameters() -> list[inspect.Parameter]:
@@ -94,17 +92,28 @@ def run_parameters() -> list[inspect.Parameter]:
         _parameter(name, kind, _option(name, kind, metavar, panel, text))
         for name, kind, metavar, panel, text in _RUN
     ]
-    return settings + [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=False,
-            annotation=Annotated[
-                bool, typer.Option(f"--{name}", rich_help_panel=_SHOWING, help=text)
-            ],
-        )
-        for name, text in _SWITCHES
-    ]
+    return settings + [switch(*one, panel=_SHOWING) for one in (_JSON, _QUIET, _TRACEBACK)]
+
+
+def graph_parameters() -> list[inspect.Parameter]:
+    """The options of `graph`."""
+    switches = (
+        ("text", "Print a list, task by task (this is the default)."),
+        ("mermaid", "Print a Mermaid flowchart."),
+        ("json", "Print steps, tasks and channels as one JSON document."),
+        _TRACEBACK,
+    )
+    return [switch(*one, panel=_SHOWING) for one in switches]
+
+
+def switch(name: str, text: str, *, panel: str | None = None) -> inspect.Parameter:
+    """An option without a value; None if it is not given."""
+    return _parameter(name, bool, typer.Option(f"--{name}", rich_help_panel=panel, help=text))
+
+
+def merged(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a command's options; those behind JOB win."""
+    return {**before, **{name: value for name, value in after.items() if value is not None}}
 
 
 def job_parameters(options: Sequence[JobOption]) -> list[inspect.Parameter]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol, TextIO
+from typing import Protocol, TextIO
 
-import orjson
 from rich.console import Console
 
 from streamcp.cli import words
+from streamcp.cli.errors import message
+from streamcp.config import JobSettings
 from streamcp.observability import events
 from streamcp.runners.handle import JobHandle, JobResult
 from streamcp.runners.view import JobView
-
-_STOPPING = "stopping: waiting for the last checkpoint (once more to stop at once)"
-_AT_ONCE = "stopping at once"
 
 
 class Report(Protocol):
@@ -27,8 +24,8 @@ class Report(Protocol):
         """Show what happens inside."""
         ...
 
-    def on_signal(self, count: int) -> None:
-        """Ctrl-C or SIGTERM came, for the first or second time. Called from a signal handler."""
+    def on_stop(self) -> None:
+        """The job was asked to stop by a signal."""
         ...
 
     def ended(self, result: JobResult) -> None:
@@ -41,7 +38,7 @@ class Report(Protocol):
 
 
 class Quiet:
-    """Shows nothing but what the user has asked for by a signal."""
+    """Shows nothing: warnings and errors are printed elsewhere."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
@@ -55,7 +52,7 @@ class Quiet:
         finally:
             self.view = running.view()
 
-    def on_signal(self, count: int) -> None:
+    def on_stop(self) -> None:
         """Say nothing."""
 
     def ended(self, result: JobResult) -> None:
@@ -68,24 +65,20 @@ class Quiet:
 class Lines(Quiet):
     """Prints a line per event to stderr."""
 
-    def __init__(self, out: Console, clock: Callable[[], str]) -> None:
+    def __init__(self, out: Console, settings: JobSettings, clock: Callable[[], str]) -> None:
         """Begin each line with the time that `clock` tells."""
         super().__init__(out)
+        self._checkpoints = settings.checkpoints
         self._clock = clock
-        self._durable = True
 
-    def say(self, line: str, style: str = "") -> None:
+    def say(self, line: str) -> None:
         """Print a line."""
-        self._out.print(f"{self._clock()} {line}", style=style)
+        self._out.print(f"{self._clock()} {line}")
 
     @asynccontextmanager
     async def watch(self, running: JobHandle) -> AsyncIterator[None]:
         """Print events inside."""
-        view = running.view()
-        self._durable = view.mode != "none"
-        self.say(
-            f"job {view.job}: {'checkpoints ' + view.mode if self._durable else 'no checkpoints'}"
-        )
+        self.say(f"job {running.view().job}: {words.checkpointing(self._checkpoints)}")
         unsubscribe = running.events.subscribe(self._on_event)
         try:
             async with super().watch(running):
@@ -94,13 +87,15 @@ class Lines(Quiet):
             unsubscribe()
 
     def _on_event(self, event: events.Event) -> None:
-        line = event_line(event, durable=self._durable)
+        if self._checkpoints is None and isinstance(event, events.CheckpointCompleted):
+            return  # nothing is durable: it only lets sinks commit
+        line = words.event_line(event)
         if line is not None:
             self.say(line)
 
-    def on_signal(self, count: int) -> None:
+    def on_stop(self) -> None:
         """Say what the signal does."""
-        self.say(_STOPPING if count == 1 else _AT_ONCE)
+        self.say("stopping with a last checkpoint; once more (Ctrl-C) ends the job at once")
 
     def ended(self, result: JobResult) -> None:
         """Print how it ended, and totals."""
@@ -118,7 +113,9 @@ class JsonLines(Quiet):
     @asynccontextmanager
     async def watch(self, running: JobHandle) -> AsyncIterator[None]:
         """Print events inside."""
-        unsubscribe = running.events.subscribe(lambda event: self._print(event.as_dict()))
+        unsubscribe = running.events.subscribe(
+            lambda event: words.print_json(event.as_dict(), self._stdout)
+        )
         try:
             async with super().watch(running):
                 yield
@@ -128,23 +125,13 @@ class JsonLines(Quiet):
     def ended(self, result: JobResult) -> None:
         """Print the result, with the totals of the steps."""
         tasks = dataclasses.asdict(self.view)["tasks"] if self.view is not None else []
-        self._print({"event": "Result", **dataclasses.asdict(result), "tasks": tasks})
+        content = {"event": "Result", **dataclasses.asdict(result), "tasks": tasks}
+        words.print_json(content, self._stdout)
 
     def failed(self, error: BaseException, code: int) -> None:
         """Print the error."""
-        self._print({"event": "Error", "error": str(error), "exit_code": code})
-
-    def _print(self, content: dict[str, Any]) -> None:
-        line = orjson.dumps(content, default=repr, option=orjson.OPT_NON_STR_KEYS)
-        self._stdout.write(line.decode() + "\n")
-        self._stdout.flush()
-
-
-def event_line(event: events.Event, *, durable: bool) -> str | None:
-    """An event as a line; without storage, checkpoints only make sinks commit."""
-    if not durable and isinstance(event, events.CheckpointCompleted):
-        return None
-    return words.event_line(event)
+        content = {"event": "Error", "error": message(error), "exit_code": code}
+        words.print_json(content, self._stdout)
 
 
 def summary(result: JobResult, view: JobView | None) -> list[str]:
@@ -185,10 +172,3 @@ def _steps(result: JobResult, view: JobView | None) -> list[str]:
     wrote = [f"{s.name} {s.records_in:,}" for s in steps if s.verb in ("sink", "for_each")]
     lines = [f"  records read{since}: {', '.join(read)}"] if read else []
     return lines + ([f"  records written{since}: {', '.join(wrote)}"] if wrote else [])
-
-
-def make_stdout_clean() -> TextIO:
-    """Let everything that is printed go to stderr; return the real stdout."""
-    real = sys.stdout
-    sys.stdout = sys.stderr
-    return real

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TextIO
+
+import orjson
 
 from streamcp.checkpoint.statistics import CheckpointStatistics
+from streamcp.config import Checkpoints
 from streamcp.observability import events
 
 
@@ -54,6 +57,15 @@ def in_flight(records: int, held: int) -> str:
     return f"{counted(records, 'in-flight record')} ({size(held)})"
 
 
+def checkpointing(settings: Checkpoints | None) -> str:
+    """Which checkpoints are taken, and where they go."""
+    if settings is None:
+        return "no checkpoints"
+    every = settings.every
+    often = "only on request and at the end" if every is None else f"every {every}"
+    return f"{settings.mode} checkpoints {often} in {settings.to}"
+
+
 def mode(checkpoint: CheckpointStatistics) -> str:
     """The mode at the trigger, and when it was escalated."""
     if checkpoint.escalated_after is None:
@@ -78,9 +90,10 @@ def checkpoint_line(checkpoint: CheckpointStatistics) -> str:
 
 def restored_line(event: events.JobRestored) -> str:
     """Which checkpoint an attempt goes on from, and how much it works off again."""
+    replayed = counted(event.in_flight_records, "in-flight record")
     return (
         f"attempt {event.attempt} restored checkpoint {event.checkpoint_id} in "
-        f"{duration(event.duration)}, replaying {counted(event.in_flight_records, 'in-flight record')}"
+        f"{duration(event.duration)}, replaying {replayed}"
     )
 
 
@@ -101,6 +114,8 @@ def event_line(event: events.Event) -> str | None:
     return None
 
 
-def as_plain(value: Any) -> Any:
-    """What JSON has no form for, as text."""
-    return repr(value)
+def print_json(content: Any, stdout: TextIO) -> None:
+    """Print one line of JSON and flush it; what JSON cannot hold as its repr."""
+    stdout.write(orjson.dumps(content, default=repr, option=orjson.OPT_NON_STR_KEYS).decode())
+    stdout.write("\n")
+    stdout.flush()

@@ -28,17 +28,19 @@ def run_to_end(
     start: Callable[[], AbstractAsyncContextManager[JobHandle]],
     *,
     watch: Callable[[JobHandle], AbstractAsyncContextManager[Any]] = nullcontext,
-    on_signal: Callable[[int], object] = lambda count: None,
+    on_stop: Callable[[], object] = lambda: None,
+    on_interrupt: Callable[[], object] = lambda: None,
 ) -> JobResult:
     """Run the job that `start` starts to its end in an event loop of its own; blocks.
 
     - `watch` is entered before anything of the job has happened, and left when it has ended.
-    - `on_signal` is called with 1 at the first signal, with 2 at the second, from the handler.
+    - `on_stop` is called in the event loop after the first signal, unless the job ends before.
+    - `on_interrupt` is called at the second one, from the handler: the event loop may stand still.
 
     In another thread than the main one, signals are left alone. Raises what ends the job;
     CheckpointFailed, saying where a later run continues, if the stop's checkpoint fails;
     KeyboardInterrupt after a second signal."""
-    signals = _Signals(on_signal)
+    signals = _Signals(on_stop, on_interrupt)
     with signals.installed():
         try:
             return run_blocking(lambda: _run(start, watch, signals))
@@ -52,10 +54,11 @@ def run_to_end(
 class _Signals:
     """Counts signals, and passes the first two to the event loop that runs the job."""
 
-    def __init__(self, on_signal: Callable[[int], object]) -> None:
+    def __init__(self, on_stop: Callable[[], object], on_interrupt: Callable[[], object]) -> None:
         self.count = 0
         self.asked_to_stop = asyncio.Event()
-        self._on_signal = on_signal
+        self.on_stop = on_stop
+        self._on_interrupt = on_interrupt
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
 
@@ -87,7 +90,8 @@ class _Signals:
         self.count += 1
         if self.count > 2:
             raise KeyboardInterrupt
-        self._on_signal(self.count)
+        if self.count == 2:
+            self._on_interrupt()
         self._pass_on(self.count)
 
     def _pass_on(self, count: int) -> None:
@@ -123,6 +127,7 @@ async def _until_end(running: JobHandle, signals: _Signals) -> JobResult:
 async def _stop_when_asked(running: JobHandle, signals: _Signals) -> None:
     """Stop at the first signal. While the job fails and restarts, its next state decides."""
     await signals.asked_to_stop.wait()
+    signals.on_stop()
     while True:
         try:
             await running.stop()

@@ -1,0 +1,115 @@
+"""What is inside a stored checkpoint, read without the classes of its job.
+
+The forms are those that the subtasks write: lists of records for channels, rests and writes in
+progress; (status, content) for the calls of an asynchronous step; (key, value, timers) for state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from streamcp.checkpoint.snapshot import IN_FLIGHT, Manifest, SectionHandle
+from streamcp.cli.errors import WrongUse
+from streamcp.runtime.keyed_async_subtask import TIMER
+from streamcp.runtime.pending import Status
+from streamcp.serialization.deserializer import Deserializer, GenericRecord
+from streamcp.storage.reading import StoredJob
+
+_WORDS = {
+    Status.RECORD.value: "to be called",
+    Status.FROZEN_RECORD.value: "to be called",
+    Status.RESULT.value: "result",
+    Status.FAILURE.value: "failure",
+    TIMER: "timer",
+}
+
+
+def captured(stored: StoredJob, manifest: Manifest) -> list[dict[str, Any]]:
+    """Read what was in flight: subtask, kind and name of each section, and its records.
+
+    A record is {"value": …}, with a "status" if it was in an asynchronous step. Raises
+    CheckpointDamaged, or SerializationError for what cannot be read."""
+    reader = Deserializer(manifest.classes, None)
+    return [
+        {
+            "subtask": subtask,
+            "kind": handle.kind,
+            "name": handle.name,
+            "records": list(_records(stored, handle, reader)),
+        }
+        for subtask, handle in _sections(manifest)
+        if handle.kind in IN_FLIGHT
+    ]
+
+
+def state_rows(
+    stored: StoredJob, manifest: Manifest, step: str, key: str | None
+) -> list[dict[str, Any]]:
+    """Read the keyed state of `step`; with `key` only that of the key that is written so.
+
+    Raises WrongUse, naming the steps that have state, if this one has none."""
+    handles = [handle for _, handle in _sections(manifest) if handle.kind == "state"]
+    own = [handle for handle in handles if handle.name == step]
+    if not own:
+        names = ", ".join(sorted({handle.name for handle in handles})) or "none"
+        raise WrongUse(
+            f"the checkpoint holds no state of a step {step!r}; steps with state: {names}"
+        )
+    reader = Deserializer(manifest.classes, None)
+    rows = [
+        {"key": found, "value": value, "timers": list(timers)}
+        for handle in own
+        for frame in stored.read_section(handle)
+        for found, value, timers in reader.loads(frame)
+    ]
+    return [row for row in rows if key is None or key in (repr(row["key"]), str(row["key"]))]
+
+
+def _sections(manifest: Manifest) -> Iterator[tuple[str, SectionHandle]]:
+    for one in manifest.acknowledgements:
+        for handle in one.sections:
+            yield str(one.subtask), handle
+
+
+def _records(
+    stored: StoredJob, handle: SectionHandle, reader: Deserializer
+) -> Iterator[dict[str, Any]]:
+    for frame in stored.read_section(handle):
+        values = reader.loads(frame)
+        if handle.kind == "pending" and _are_calls(values):
+            yield from (_call(status, content, reader) for status, content in values)
+        else:
+            yield from ({"value": value} for value in values)
+
+
+def _are_calls(values: Sequence[Any]) -> bool:
+    """Calls of a step, and not the records that a sink was writing: the manifest does not tell."""
+    return all(
+        type(value) is tuple and len(value) == 2 and type(value[0]) is int and value[0] in _WORDS
+        for value in values
+    )
+
+
+def _call(status: int, content: Any, reader: Deserializer) -> dict[str, Any]:
+    value = reader.loads(content) if status == Status.FROZEN_RECORD else content
+    return {"status": _WORDS[status], "value": value}
+
+
+def plain(value: Any) -> Any:
+    """Turn a value into one that JSON can hold: an instance into its fields with its `class`, and
+    what has no other form into its repr."""
+    match value:
+        case None | bool() | float() | str():
+            return value
+        case int():
+            return value if -(2**53) < value < 2**53 else str(value)
+        case GenericRecord():
+            return {"class": value.name} | {name: plain(one) for name, one in value.fields.items()}
+        case Mapping():
+            return {
+                key if isinstance(key, str) else repr(key): plain(one) for key, one in value.items()
+            }
+        case list() | tuple() | set() | frozenset():
+            return [plain(one) for one in value]
+    return repr(value)
