@@ -13,6 +13,7 @@ from streamcp.errors import CheckpointDamaged, RestoreRefused
 from streamcp.graph.physical import PhysicalPlan, TaskPlan
 from streamcp.identifiers import SubtaskId
 from streamcp.operators.steps import SinkStep
+from streamcp.runtime.source_subtask import SourceSubtask
 from streamcp.runtime.subtask import Subtask
 from streamcp.serialization.deserializer import Deserializer
 from streamcp.serialization.registry import TypeRegistry
@@ -176,6 +177,8 @@ def restore(subtasks: Sequence[Subtask], restorable: Restorable, registry: TypeR
                 channels[handle.name].refill(Batch(records))
         else:
             _check_step(by_id[subtask_id], handle)
+            if handle.kind == "position":
+                _return_splits(by_id[subtask_id], subtasks, values[0])
             by_id[subtask_id].restore(handle.kind, handle.name, values)
     for acknowledgement in restorable.manifest.acknowledgements:
         if acknowledgement.finished:
@@ -190,6 +193,21 @@ def _check_step(subtask: Subtask, handle: SectionHandle) -> None:
             f"{subtask.id.task!r}, which has the steps {', '.join(steps)} now; give the step its "
             "old name, or start anew with fresh=True (--fresh)"
         )
+
+
+def _return_splits(
+    subtask: Subtask, subtasks: Sequence[Subtask], positions: Sequence[tuple[Any, Any, bool]]
+) -> None:
+    """Let splits be read on by the subtask that read them, wherever they were dealt to now: what
+    is on its way of a split comes from there (rule I3)."""
+    assert isinstance(subtask, SourceSubtask)
+    for other in subtasks:
+        if isinstance(other, SourceSubtask) and other.id.task == subtask.id.task:
+            for split, _, _ in positions:
+                reader = other.reader_of(split)
+                if reader is not None and other is not subtask:
+                    other.readers.remove(reader)
+                    subtask.readers.append(reader)
 
 
 def _restore_finished(subtask: Subtask) -> None:
