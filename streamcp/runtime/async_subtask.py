@@ -236,6 +236,6 @@ def gathered(fn: Callable[..., Any]) -> Callable[..., Awaitable[list[Any]]]:
         result = fn(*arguments)
         if hasattr(result, "__aiter__"):
             return [value async for value in result]
-        return expanded(await result)
+        return list(expanded(await result))
 
     return call

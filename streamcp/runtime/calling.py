@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import GeneratorType
 from typing import Any
 
 from streamcp.errors import StepFailed
@@ -109,15 +110,17 @@ def with_service(fn: Callable[..., Any], service: Any) -> Callable[[Any], Any]:
     return lambda record: fn(record, service)
 
 
-def expanded(result: Any) -> list[Any]:
-    """Turn what a `flat_map` or `process` function returned into a list.
+def expanded(result: Any) -> Sequence[Any]:
+    """Turn what a `flat_map` or `process` function returned into a list or tuple.
 
     Raises TypeError for text, bytes and dictionaries, which would fall into pieces, for
     awaitables, and for what cannot be iterated."""
+    kind = result.__class__
     if result is None:
-        return []
-    if result.__class__ is list:
-        values: list[Any] = result
+        return ()
+    if kind is list or kind is tuple or kind is GeneratorType:
+        # The usual ones first: the checks below cost more than most functions.
+        values: Sequence[Any] = result if kind is not GeneratorType else list(result)
         return values
     if isinstance(result, str | bytes | bytearray | dict):
         raise TypeError(

@@ -161,7 +161,7 @@ class LoopWriter:
                     number,
                     record,
                     f"m{number} = {call}",
-                    f"if m{number}.__class__ is not list:",
+                    f"if m{number}.__class__ is not list and m{number}.__class__ is not tuple:",
                     f"    m{number} = expanded(m{number})",
                 )
                 self._each(node, number)
@@ -264,7 +264,7 @@ class LoopWriter:
             f"context{number}.key = k{number}",
             f"{value} = e{number}.value",
             f"{many} = f{number}({record}, {value}, context{number})",
-            f"if {many}.__class__ is not list:",
+            f"if {many}.__class__ is not list and {many}.__class__ is not tuple:",
             f"    {many} = expanded({many})",
             undo=f"effects{number}.drop()",
         )

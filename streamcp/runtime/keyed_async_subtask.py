@@ -350,6 +350,6 @@ def either(fn: Any) -> Any:
             return [value async for value in result]
         if hasattr(result, "__await__"):
             result = await result
-        return expanded(result)
+        return list(expanded(result))
 
     return call

@@ -6,7 +6,7 @@ The loop over the records is written by `fusing`; a coroutine step has a task of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamcp.clock import Clock
@@ -86,7 +86,7 @@ class StateEmitted(TypeError):
         )
 
 
-def refuse_state(results: list[Any], value: Any) -> None:
+def refuse_state(results: Sequence[Any], value: Any) -> None:
     """Raise if the state object itself is among the results: batched it would show later values."""
     for result in results:
         if result is value:
@@ -177,13 +177,13 @@ class KeyedRun:
         self.effects.commit(state, entry)
         if results:
             self._meter.records_out += len(results)
-            self._emit(results)
+            self._emit(list(results))
 
     def _on_copy(self, fn: Callable[..., Any], serializer: Serializer) -> Callable[..., Any]:
         """Where a failed record does not fail the job, a call that fails must leave no trace: it
         works on a copy, which becomes the state when the call has returned."""
 
-        def call(record: Any, value: Any, context: KeyContext[Any]) -> list[Any]:
+        def call(record: Any, value: Any, context: KeyContext[Any]) -> Sequence[Any]:
             copy = serializer.copy(value, step=self._reporter.label)
             results = expanded(fn(record, copy, context))
             refuse_state(results, copy)
