@@ -29,8 +29,11 @@ from streamcp.runtime.gateway import DataWriter, TaskContext
 from streamcp.runtime.waking import Wakeup
 from streamcp.serialization.captured import Captured
 
-# Long enough to finish small snapshots at once, short enough not to be felt by a user's coroutine.
-FREEZE_SLICE = 0.002
+# A slice of freezing is as long as the other tasks took before it, so that freezing gets half of
+# a busy thread and its end does not depend on the number of tasks; within these bounds, so that
+# small snapshots are frozen at once and no user's coroutine waits long.
+SHORTEST_FREEZE = 0.002
+LONGEST_FREEZE = 0.01
 
 
 class Freezing(Protocol):
@@ -142,14 +145,16 @@ class SnapshotWriter:
 
     async def _freeze(self, snapshot: SubtaskSnapshot) -> bool:
         clock = self._context.clock
-        until = clock.monotonic() + FREEZE_SLICE
+        until = clock.monotonic() + SHORTEST_FREEZE
         for section in snapshot.sections:
             while section.freeze_some():
                 now = clock.monotonic()
                 if now >= until:
                     self._context.end_of_slice(now)
                     await asyncio.sleep(0)
-                    until = clock.monotonic() + FREEZE_SLICE
+                    resumed = clock.monotonic()
+                    others = min(max(resumed - now, SHORTEST_FREEZE), LONGEST_FREEZE)
+                    until = resumed + others
             if snapshot.checkpoint_id not in self._expected:
                 return False
             if section.error is not None:
