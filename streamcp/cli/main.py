@@ -1,41 +1,65 @@
-"""The entry point `streamcp`: its commands, and what an exit code means (see `errors`)."""
+"""The entry point `streamcp`.
+
+Imports nothing heavy at its top, so that a Ctrl-C is answered from the first moment on. Between
+that moment and the start of a job nothing has happened that would have to be kept.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
-import typer
-
-from streamcp.cli import errors
-from streamcp.cli.checkpoints import app as checkpoints_app
-from streamcp.cli.graph import graph_command
-from streamcp.cli.run import run_command
-
-app = typer.Typer(
-    name="streamcp",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# The words of the exit codes are in `errors`, which is heavy.
+_DONE, _FAILED, _INTERRUPTED = 0, 1, 130
 
 
-@app.callback()
-def _group() -> None:
-    """Async streaming pipelines whose checkpoints take milliseconds."""
+class _Interrupted(BaseException):
+    """A signal came while no job ran. No KeyboardInterrupt: libraries have answers to that."""
 
 
-# What stands behind JOB is read when the job, and with it its options, are known.
-_BEHIND_JOB = {"allow_interspersed_args": False, "allow_extra_args": True}
-app.command("run", context_settings=_BEHIND_JOB)(run_command())
-app.command("graph", context_settings=_BEHIND_JOB)(graph_command())
-app.add_typer(checkpoints_app, name="checkpoints")
+def main() -> None:
+    """Run the command line and leave the process with its exit code: raises SystemExit."""
+    for number in _SIGNALS:
+        signal.signal(number, _interrupt)
+    code = execute(sys.argv[1:])
+    ignore_signals()
+    sys.exit(code)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; always raises SystemExit."""
+def execute(arguments: Sequence[str]) -> int:
+    """Run the command that `arguments` ask for, and return the exit code."""
     try:
-        app(sys.argv[1:] if arguments is None else list(arguments), prog_name="streamcp")
-    except KeyboardInterrupt:
-        sys.exit(errors.INTERRUPTED)
+        from streamcp.cli.app import app
+
+        app(list(arguments), prog_name="streamcp")
+    except SystemExit as end:
+        return _code_of(end)
+    except _Interrupted:
+        if arguments[:1] != ["run"]:
+            return _INTERRUPTED
+        print("stopped before the job was started", file=sys.stderr)
+    return _DONE
+
+
+def ignore_signals() -> None:
+    """No job runs any more: what is being said is said to its end. Without `main` it does nothing:
+    the signals of a program that calls `execute` are its own."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is _interrupt:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    ignore_signals()
+    raise _Interrupted
+
+
+def _code_of(end: SystemExit) -> int:
+    """As Python understands it: a text is an error, and is printed."""
+    if end.code is None or isinstance(end.code, int):
+        return end.code or _DONE
+    print(end.code, file=sys.stderr)
+    return _FAILED

@@ -14,6 +14,7 @@ from streamcp.cli.errors import message
 from streamcp.config import JobSettings
 from streamcp.observability import events
 from streamcp.runners.handle import JobHandle, JobResult
+from streamcp.runners.signals import later_run
 from streamcp.runners.view import JobView
 
 
@@ -30,6 +31,10 @@ class Report(Protocol):
 
     def ended(self, result: JobResult) -> None:
         """The job has ended without an error."""
+        ...
+
+    def interrupted(self) -> None:
+        """The job was ended at once by a second signal."""
         ...
 
     def failed(self, error: BaseException, code: int) -> None:
@@ -56,6 +61,9 @@ class Quiet:
         """Say nothing."""
 
     def ended(self, result: JobResult) -> None:
+        """Say nothing."""
+
+    def interrupted(self) -> None:
         """Say nothing."""
 
     def failed(self, error: BaseException, code: int) -> None:
@@ -95,7 +103,13 @@ class Lines(Quiet):
 
     def on_stop(self) -> None:
         """Say what the signal does."""
-        self.say("stopping with a last checkpoint; once more (Ctrl-C) ends the job at once")
+        how = "stopping" if self._checkpoints is None else "stopping with a last checkpoint"
+        self.say(f"{how}; a second Ctrl-C ends the job at once")
+
+    def interrupted(self) -> None:
+        """Say what a later run does."""
+        if self.view is not None:
+            self.say(f"job {self.view.job} ended at once; {later_run(self.view)}")
 
     def ended(self, result: JobResult) -> None:
         """Print how it ended, and totals."""

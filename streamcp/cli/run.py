@@ -13,6 +13,7 @@ from streamcp.cli import errors, options
 from streamcp.cli.job_command import job_command
 from streamcp.cli.live import Live
 from streamcp.cli.logs import show_warnings
+from streamcp.cli.main import ignore_signals
 from streamcp.cli.reports import JsonLines, Lines, Quiet, Report
 from streamcp.config import JobSettings
 from streamcp.runners import local
@@ -67,6 +68,7 @@ def _now() -> str:
 
 
 def _run_job(job: Job, settings: JobSettings, report: Report, whole: bool) -> int:
+    failure: Exception | None = None
     try:
         result = run_to_end(
             lambda: local.start(job.name, job.graph, settings, job.types),
@@ -75,12 +77,17 @@ def _run_job(job: Job, settings: JobSettings, report: Report, whole: bool) -> in
             on_interrupt=_end_soon,
         )
     except KeyboardInterrupt:
+        ignore_signals()
+        report.interrupted()
         return errors.INTERRUPTED
     # Whatever ends a job is shown in the same way.
     except Exception as error:
-        code = errors.exit_code(error)
-        report.failed(error, code)
-        errors.show_error(error, whole=whole)
-        return code
-    report.ended(result)
-    return errors.DONE
+        failure = error
+    ignore_signals()
+    if failure is None:
+        report.ended(result)
+        return errors.DONE
+    code = errors.exit_code(failure)
+    report.failed(failure, code)
+    errors.show_error(failure, whole=whole)
+    return code

@@ -1,0 +1,31 @@
+"""The commands of `streamcp`."""
+
+from __future__ import annotations
+
+import typer
+
+from streamcp.cli.checkpoints import app as checkpoints_app
+from streamcp.cli.compare import compare_command
+from streamcp.cli.graph import graph_command
+from streamcp.cli.run import run_command
+
+app = typer.Typer(
+    name="streamcp",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Async streaming pipelines whose checkpoints take milliseconds."""
+
+
+# What stands behind JOB is read when the job, and with it its options, are known.
+_BEHIND_JOB = {"allow_interspersed_args": False, "allow_extra_args": True}
+app.command("run", context_settings=_BEHIND_JOB)(run_command())
+app.command("compare", context_settings=_BEHIND_JOB)(compare_command())
+app.command("graph", context_settings=_BEHIND_JOB)(graph_command())
+app.add_typer(checkpoints_app, name="checkpoints")
