@@ -13,7 +13,6 @@ from collections.abc import Callable
 from streamcp.elements import Batch, CheckpointBarrier, Element
 from streamcp.identifiers import ChannelId
 
-
 # A sender that waits goes on when a sixteenth of the capacity is free, not one record: the last
 # slices before a channel is full would else become ever shorter, and cost more than they carry.
 _SHARE_TO_GO_ON = 16
@@ -26,8 +25,8 @@ def _wakes_nobody() -> None:
 class Channel:
     """The queue of one edge between two subtasks.
 
-    `capacity`, `occupied` and `pushed` (all records ever sent) count records. `wake_receiver` is called after each push,
-    `wake_sender` when a channel that had not enough room has `room_to_go_on` again.
+    `capacity`, `occupied` and `pushed` (all ever sent) count records. `wake_receiver` is called
+    after each push, `wake_sender` when there is `room_to_go_on` again after there was not.
     """
 
     __slots__ = (

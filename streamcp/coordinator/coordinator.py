@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-import anyio.to_thread
-
 from streamcp.checkpoint.failure_reason import FailureCounter, FailureReason
 from streamcp.checkpoint.mode_policy import ChosenMode, ModePolicy, TaskFacts, predict_alignment
 from streamcp.checkpoint.pending import (
@@ -35,6 +33,7 @@ from streamcp.errors import CheckpointFailed, Fenced, JobFailed, StorageError
 from streamcp.identifiers import SubtaskId
 from streamcp.observability import events
 from streamcp.storage.contract import CheckpointStorage
+from streamcp.storage.in_thread import in_thread
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
@@ -437,7 +436,7 @@ class Coordinator:
                 if self._to_complete:
                     await self._complete(*self._to_complete.popleft())
                 else:
-                    await anyio.to_thread.run_sync(self._disk.popleft())
+                    await in_thread(self._disk.popleft())
             self._disk_wakeup.clear()
             await self._disk_wakeup.wait()
 
@@ -447,7 +446,7 @@ class Coordinator:
         if self._storage is not None:
             manifest = self._manifest(pending, all_in)
             try:
-                await anyio.to_thread.run_sync(self._storage.complete, manifest)
+                await in_thread(self._storage.complete, manifest)
             except Fenced:
                 pending.end(FailureReason.FENCED)
                 raise
@@ -520,7 +519,7 @@ class Coordinator:
     async def finish_disk_work(self) -> None:
         """Write what is queued for the disk: the job has ended."""
         while self._disk:
-            await anyio.to_thread.run_sync(self._disk.popleft())
+            await in_thread(self._disk.popleft())
 
     def close(self, error: Exception) -> None:
         """The attempt is over: nobody will answer the waiting requests."""

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
-
 from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.clock import Clock, SystemClock
 from streamcp.config import JobSettings, Mode
@@ -33,6 +31,7 @@ from streamcp.runners.view import JobState, JobView, task_views
 from streamcp.serialization.registry import TypeCodec, TypeRegistry
 from streamcp.storage.contract import Attempt as StoredAttempt
 from streamcp.storage.contract import CheckpointStorage
+from streamcp.storage.in_thread import in_thread
 from streamcp.storage.local import LocalStorage
 
 _logger = logging.getLogger(__name__)
@@ -223,7 +222,7 @@ class JobLife:
         settings = self._settings
         stored, restorable = StoredAttempt(self._attempts + 1, 1, ()), None
         if self._storage is not None:
-            stored, restorable = await anyio.to_thread.run_sync(self._read_storage)
+            stored, restorable = await in_thread(self._read_storage)
         return Prepared(
             self._plan,
             settings,

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-import anyio.to_thread
-
 from streamcp.checkpoint.failure_reason import FailureReason
 from streamcp.checkpoint.snapshot import (
     IN_FLIGHT,
@@ -28,6 +26,7 @@ from streamcp.identifiers import SubtaskId
 from streamcp.runtime.gateway import DataWriter, TaskContext
 from streamcp.runtime.waking import Wakeup
 from streamcp.serialization.captured import Captured
+from streamcp.storage.in_thread import in_thread
 
 # A slice of freezing is as long as the other tasks took before it, so that freezing gets half of
 # a busy thread and its end does not depend on the number of tasks; within these bounds, so that
@@ -176,9 +175,7 @@ class SnapshotWriter:
         handles: list[SectionHandle] = []
         if self._writer is not None:
             try:
-                handles = await anyio.to_thread.run_sync(
-                    self._writer.write_data, checkpoint_id, sections
-                )
+                handles = await in_thread(self._writer.write_data, checkpoint_id, sections)
             except StorageError as error:
                 self._decline(snapshots[0], FailureReason.STORAGE_ERROR, str(error))
                 return
