@@ -103,6 +103,8 @@ class JobLife:
     async def request_checkpoint(self) -> CheckpointStatistics:
         """Take a checkpoint as soon as the job runs."""
         attempt = await self._running_attempt()
+        if self._state == "ended":
+            raise CheckpointFailed(f"job {self.job!r} has ended: nothing is left to be captured")
         return await attempt.coordinator.request()
 
     async def stop(self, task: asyncio.Task[JobResult]) -> JobResult:
@@ -149,7 +151,8 @@ class JobLife:
 
     async def _running_attempt(self) -> Attempt:
         await self._running.wait()
-        assert self._attempt is not None
+        if self._attempt is None:
+            raise CheckpointFailed(f"job {self.job!r} has ended before anything of it ran")
         return self._attempt
 
     # ---- attempts
@@ -198,6 +201,7 @@ class JobLife:
         self._attempts += 1
         self._attempt = Attempt(prepared, self._clock, self.log)
         outcome = await self._attempt.run(self._on_running)
+        self._attempt.coordinator.close(CheckpointFailed(f"job {self.job!r} has ended before it"))
         if outcome == "finished":
             self.log.record(
                 events.JobFinished(self._clock.wall_ms(), self.job, self._attempt.number)
