@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from streamcp.clock import Clock
 from streamcp.config import Retry
 from streamcp.operators.steps import AsyncOptions
+from streamcp.runtime.calling import cancelled_by_itself
 from streamcp.runtime.meters import StepMeter
 
 # How long one worker may go from call to call, none of which waits, before others get their turn.
@@ -76,6 +77,7 @@ class CallPool:
         name: str,
     ) -> None:
         self.paused = False
+        self._closed = False
         self._calls = calls
         self._options = options
         self._clock = clock
@@ -105,7 +107,7 @@ class CallPool:
             asyncio.get_running_loop().call_soon(self._wake_some, 1)
 
     def _wake_some(self, count: int) -> None:
-        woken = min(count, len(self._idle), self._calls.waiting)
+        woken = 0 if self.paused else min(count, len(self._idle), self._calls.waiting)
         for _ in range(woken):
             future = self._idle.popleft()
             if not future.done():
@@ -124,7 +126,7 @@ class CallPool:
         start, succeeded = calls.start, calls.succeeded
         simple = self._options.timeout is None and self._options.retry is None
         until = clock.monotonic() + SHARE
-        while True:
+        while not self._closed:
             ticket = None if self.paused else start()
             if ticket is None:
                 if self.paused or not calls.refill():
@@ -133,6 +135,8 @@ class CallPool:
             elif simple:
                 try:
                     result = await calls.call(ticket, 1)
+                except asyncio.CancelledError as error:
+                    calls.failed(ticket, _failure_of(error), 1)
                 except Exception as error:  # whatever a user's coroutine raises
                     calls.failed(ticket, error, 1)
                 else:
@@ -164,27 +168,31 @@ class CallPool:
 
     async def _attempt(self, worker: _Worker, ticket: Any, attempt: int) -> Any:
         timeout = self._options.timeout
-        if timeout is None:
-            return await self._calls.call(ticket, attempt)
         worker.serial += 1
         worker.timed_out = False
-        self._watch(worker, self._clock.monotonic() + timeout)
+        if timeout is not None:
+            self._watch(worker, self._clock.monotonic() + timeout)
         try:
             result = await self._calls.call(ticket, attempt)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            self._end_attempt(worker)
+            raise _failure_of(error) from error
+        except BaseException:
+            self._end_attempt(worker)
+            raise
+        self._end_attempt(worker)
+        return result
+
+    def _end_attempt(self, worker: _Worker) -> None:
+        """Take the timeout's cancellation back; raise TimeoutError if there was one, whatever the
+        coroutine made of it: it is too late all the same."""
+        worker.serial += 1
+        if worker.timed_out:
             task = worker.task
             assert task is not None
-            if not worker.timed_out or task.uncancel() > 0:
-                raise
-            raise TimeoutError(f"no result within {timeout:g} s") from None
-        finally:
-            worker.serial += 1
-        if worker.timed_out:
-            # It caught the cancellation and went on: too late all the same.
-            assert worker.task is not None
-            worker.task.uncancel()
-            raise TimeoutError(f"no result within {timeout:g} s")
-        return result
+            if task.uncancel() > 0:
+                raise asyncio.CancelledError  # the pool is being ended as well
+            raise TimeoutError(f"no result within {self._options.timeout:g} s") from None
 
     def _watch(self, worker: _Worker, deadline: float) -> None:
         self._deadlines.append((deadline, worker, worker.serial))
@@ -214,13 +222,25 @@ class CallPool:
         self._set_timer()
 
     def close(self) -> None:
-        """End the workers and the timer."""
-        for worker in self._workers:
-            if worker.task is not None:
-                worker.task.cancel()
+        """End the timer, and every worker as soon as it has no call.
+
+        Calls are cancelled by the task group alone, and once: a second cancellation would
+        interrupt what they do to clean up."""
+        self._closed = True
+        for future in self._idle:
+            if not future.done():
+                future.set_result(None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _failure_of(error: asyncio.CancelledError) -> Exception:
+    """What a call failed by that raised CancelledError by itself; raises it if the pool is being
+    ended."""
+    if not cancelled_by_itself():
+        raise error
+    return RuntimeError("it raised CancelledError, although nobody cancelled it")
 
 
 def _again(retry: Retry | None, error: Exception, attempt: int) -> bool:
