@@ -15,7 +15,7 @@ from streamcp.checkpoint.snapshot import SectionKind
 from streamcp.operators.steps import Call, FilterStep, FlatMapStep, ForEachStep
 from streamcp.runtime.call_pool import CallPool
 from streamcp.runtime.calling import expanded
-from streamcp.runtime.pending import Failed, PendingList, Ticket
+from streamcp.runtime.pending import CapturedPending, Failed, PendingList, Ticket
 from streamcp.runtime.snapshots import CapturedSection, Freezing
 from streamcp.runtime.subtask import Subtask, Waiting
 from streamcp.serialization.captured import Captured
@@ -99,7 +99,7 @@ class AsyncSubtask(Subtask):
         entries = self._pending.entries()
         if entries:
             step = self._node.label
-            self._captured = Captured(entries, self.context.serializer, step=step)
+            self._captured = CapturedPending(entries, self.context.serializer, step=step)
             sections.append(CapturedSection("pending", step, [self._captured], len(entries)))
         return sections
 

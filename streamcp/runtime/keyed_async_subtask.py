@@ -20,7 +20,7 @@ from streamcp.runtime.async_subtask import PENDING_PER_CALL, gathered
 from streamcp.runtime.call_pool import CallPool
 from streamcp.runtime.calling import expanded
 from streamcp.runtime.keyed_steps import Effects, refuse_state
-from streamcp.runtime.pending import Failed, Status
+from streamcp.runtime.pending import CapturedPending, Failed, Status
 from streamcp.runtime.snapshots import CapturedSection, Freezing
 from streamcp.runtime.steps import key_of, with_keyed_service
 from streamcp.runtime.subtask import Subtask, Waiting
@@ -81,8 +81,13 @@ class KeyedAsyncSubtask(Subtask):
         return len(self._ready)
 
     def start(self) -> Slot | None:
-        """Take the next call."""
-        return self._ready.popleft() if self._ready else None
+        """Take the next call; a timer that was cleared while it waited is none."""
+        while self._ready:
+            slot = self._ready.popleft()
+            if not slot.is_timer or self._state.has_timer(slot.key, slot.record):
+                return slot
+            self._close(slot, [])
+        return None
 
     def call(self, slot: Slot, attempt: int) -> Awaitable[Any]:
         """Begin an attempt on a fresh copy of the state."""
@@ -153,7 +158,7 @@ class KeyedAsyncSubtask(Subtask):
         if self._slots:
             step = self._node.label
             entries = [self._entry(slot) for slot in self._slots]
-            self._captured = Captured(entries, self.context.serializer, step=step)
+            self._captured = CapturedPending(entries, self.context.serializer, step=step)
             sections.append(CapturedSection("pending", step, [self._captured], len(entries)))
         return sections
 
@@ -185,8 +190,6 @@ class KeyedAsyncSubtask(Subtask):
         match status:
             case Status.RECORD:
                 self._append_record(content)
-            case Status.FROZEN_RECORD:
-                self._append_record(self.context.serializer.loads(content))
             case 4:
                 key, timestamp = content
                 self._append(Slot(key, timestamp, is_timer=True))
@@ -254,23 +257,29 @@ class KeyedAsyncSubtask(Subtask):
         return "busy" if len(self._slots) >= self._bound else "idle"
 
     def until_timer(self) -> float | None:
-        """Seconds until the earliest timer of this step or of those fused behind it."""
+        """Seconds until the earliest timer of this step, if the pending list has room for it, or
+        of those fused behind it."""
         fused = super().until_timer()
         due = self._state.next_timer()
-        if due is None:
+        if due is None or len(self._slots) >= self._bound:
             return fused
         own = max(0.0, (due - self.context.clock.wall_ms()) / 1000)
         return own if fused is None else min(own, fused)
 
     def _admit_timers(self) -> None:
-        """Put timers that are due into the pending list, behind what arrived before (P21)."""
+        """Put timers that are due into the pending list, behind what arrived before (P21), as far
+        as it has room."""
         due = self._state.next_timer()
         if due is None:
             return
         now = self.context.clock.wall_ms()
-        while (popped := self._state.pop_due(now)) is not None:
+        while len(self._slots) < self._bound:
+            popped = self._state.pop_due(now)
+            if popped is None:
+                break
             timestamp, entry = popped
             self._append(Slot(entry.key, timestamp, is_timer=True))
+        self._pool.wake()
 
     def _admit(self) -> bool:
         """Move records from the input to the pending list, as many as it may hold."""

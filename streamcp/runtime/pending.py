@@ -13,17 +13,48 @@ from enum import IntEnum
 from typing import Any
 
 from streamcp.errors import SerializationError
+from streamcp.serialization.captured import Captured
 from streamcp.serialization.immutable import all_leaves, is_deeply_immutable
 from streamcp.serialization.serializer import Serializer
 
 
 class Status(IntEnum):
-    """What an entry of a stored pending list holds."""
+    """What an entry of a pending list holds."""
 
     RECORD = 0  # a record whose call has not returned: it is called again
     RESULT = 1  # a result that was not emitted: it is emitted, not called again
     FAILURE = 2  # a failure that was not diverted yet
-    FROZEN_RECORD = 3  # a record, as bytes
+    FROZEN_RECORD = 3  # a record, as bytes of this process: never stored
+
+
+class CapturedPending(Captured):
+    """A pending list at the cut, a list of (status, content).
+
+    Frozen records are thawed when the list is written: their bytes have the class numbers of this
+    process and attempt, which another one could not read (rule P37)."""
+
+    __slots__ = ("_own",)
+
+    def __init__(
+        self, entries: list[tuple[int, Any]], serializer: Serializer, *, step: str
+    ) -> None:
+        """Capture `entries` of `step`."""
+        super().__init__(entries, serializer, step=step)
+        self._own = serializer
+
+    def freeze(self) -> None:
+        """Serialize the list, once. Never raises: a failure is kept in `error`."""
+        if self.frozen is None and self.error is None:
+            try:
+                self.value = [self._thawed(*entry) for entry in self.value]
+            except SerializationError as error:
+                self.error = error
+        super().freeze()
+
+    def _thawed(self, status: int, content: Any) -> tuple[int, Any]:
+        if status == Status.FROZEN_RECORD:
+            return Status.RECORD.value, self._own.loads(content)
+        return status, content
 
 
 class _Missing:
@@ -202,9 +233,6 @@ class PendingList:
             match Status(status):
                 case Status.RECORD:
                     records.append(content)
-                    results.append(MISSING)
-                case Status.FROZEN_RECORD:
-                    records.append(self._serializer.loads(content))
                     results.append(MISSING)
                 case Status.RESULT:
                     records.append(None)

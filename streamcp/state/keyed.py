@@ -144,6 +144,11 @@ class KeyedState(dict[Any, Entry]):
                 return timestamp, entry
         return None
 
+    def has_timer(self, key: Any, timestamp: int) -> bool:
+        """Say whether the timer is set: it was neither done nor cleared."""
+        entry = self.get(key)
+        return entry is not None and entry.timers is not None and timestamp in entry.timers
+
     def timer_done(self, entry: Entry, timestamp: int) -> None:
         """Forget a timer: in the same step in which its effects are committed (rule P21)."""
         if entry.timers and timestamp in entry.timers:
