@@ -126,7 +126,8 @@ class JobLife:
         if self._attempt is None or self._state != "running":
             return
         request = self._attempt.coordinator.request_stop()
-        await asyncio.wait([request, task], return_when=asyncio.FIRST_COMPLETED)
+        either: list[asyncio.Future[Any]] = [request, task]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             request.result()
 

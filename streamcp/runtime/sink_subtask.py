@@ -223,6 +223,9 @@ class TransactionalSubtask(ExactlyOnceSubtask):
 
     def _acknowledge(self) -> None:
         """The write in progress decides first; then the transaction is prepared (P24)."""
+        if self.finished:
+            super()._acknowledge()  # all is committed, and nobody runs who could prepare
+            return
         gathering = self._gathering
         assert gathering is not None
         self._gathering = None
