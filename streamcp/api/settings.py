@@ -133,8 +133,8 @@ def _checkpoints(fields: dict[str, Any]) -> Checkpoints | None:
         return None
     if "to" not in fields:
         raise SettingsError(
-            f"checkpoints: {', '.join(sorted(fields))} is set, but no directory; set "
-            "STREAMCP_CHECKPOINTS, or give the job Checkpoints(to=...)"
+            f"checkpoints: {', '.join(sorted(fields))} is set, but no directory; pass "
+            "--checkpoints DIR, set STREAMCP_CHECKPOINTS, or give the job Checkpoints(to=...)"
         )
     return Checkpoints(**fields)
 

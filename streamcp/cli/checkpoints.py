@@ -6,9 +6,10 @@ Only reads. Classes of the job are not needed: records are shown by the names of
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -29,6 +30,7 @@ JobName = Annotated[
     str | None, typer.Argument(metavar="JOBNAME", help="Of which job; needed if there are several.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+History: TypeAlias = Mapping[int, Mapping[str, Any]]
 Whole = Annotated[bool, typer.Option("--traceback", help="Show errors with the whole traceback.")]
 
 
@@ -139,19 +141,29 @@ def _chosen(stored: StoredJob, checkpoint: int | None) -> int:
 
 
 def _rows(stored: StoredJob) -> list[dict[str, Any]]:
-    return [_row(stored, one.checkpoint_id) for one in stored.completed()]
+    history = _history(stored)
+    return [_row(stored, one.checkpoint_id, history) for one in stored.completed()]
 
 
-def _row(stored: StoredJob, checkpoint_id: int) -> dict[str, Any]:
+def _row(stored: StoredJob, checkpoint_id: int, history: History) -> dict[str, Any]:
     row: dict[str, Any] = {"job": stored.name, "checkpoint_id": checkpoint_id, "damage": None}
     try:
         manifest = stored.load_manifest(checkpoint_id)
     except CheckpointDamaged as damage:
         return row | {"damage": str(damage)}
-    return row | _head(manifest) | {"bytes": sum(stored.file_sizes(checkpoint_id).values())}
+    return row | _head(manifest, history) | {"bytes": sum(stored.file_sizes(checkpoint_id).values())}
 
 
-def _head(manifest: Manifest) -> dict[str, Any]:
+def _history(stored: StoredJob) -> History:
+    """The figures by checkpoint: unlike a manifest they know when the completion was durable."""
+    return {
+        one["checkpoint_id"]: one
+        for one in stored.read_history()
+        if one.get("outcome") == "completed" and "checkpoint_id" in one
+    }
+
+
+def _head(manifest: Manifest, history: History) -> dict[str, Any]:
     return {
         "job": manifest.job,
         "checkpoint_id": manifest.checkpoint_id,
@@ -160,14 +172,14 @@ def _head(manifest: Manifest) -> dict[str, Any]:
         "final": manifest.final,
         "triggered_at": manifest.triggered_at,
         "completed_at": manifest.completed_at,
-        "statistics": dict(manifest.statistics),
+        "statistics": dict(history.get(manifest.checkpoint_id, manifest.statistics)),
     }
 
 
 def _document(
     stored: StoredJob, manifest: Manifest, *, in_flight: bool, state: str | None, key: str | None
 ) -> dict[str, Any]:
-    document = _head(manifest) | {
+    document = _head(manifest, _history(stored)) | {
         "tasks": [asdict(task) for task in manifest.tasks],
         "subtasks": [
             {

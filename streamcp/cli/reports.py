@@ -111,6 +111,11 @@ class Lines(Quiet):
         if self.view is not None:
             self.say(f"job {self.view.job} ended at once; {later_run(self.view)}")
 
+    def failed(self, error: BaseException, code: int) -> None:
+        """Say what a later run does; the error is shown below."""
+        if self.view is not None and self._checkpoints is not None:
+            self.say(f"job {self.view.job} failed; {later_run(self.view)}")
+
     def ended(self, result: JobResult) -> None:
         """Print how it ended, and totals."""
         for line in summary(result, self.view):

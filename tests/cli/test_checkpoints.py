@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Cli = Callable[..., Any]
+Write = Callable[..., Path]
+
+# Stops itself with everything in flight: four records wait in the asynchronous step, one of them
+# has a result that waits for its turn, and the sink has seen nothing.
+JOB = """
+from dataclasses import dataclass
+@dataclass(frozen=True)
+class Order:
+    id: int
+def order(n: int) -> Order:
+    return Order(n)
+async def ask(one: Order) -> Order:
+    if one.id == 1:
+        signal.raise_signal(signal.SIGTERM)
+        return one
+    await asyncio.Event().wait()
+    raise AssertionError
+@sc.source
+async def numbers(position: int = 0):
+    for n in range(position, position + 4):
+        yield n, n + 1
+    await asyncio.Event().wait()
+def make(name):
+    job = sc.Job(name, checkpoints=sc.Checkpoints(to="cp"))
+    (job.source(numbers(), name="in").map(order).map(ask, name="ask", concurrency=4)
+        .sink(sc.discard(), name="out"))
+    return job
+job = make("orders")
+other = make("others")
+"""
+
+
+@pytest.fixture
+def stopped(cli: Cli, write: Write) -> None:
+    write(JOB)
+    assert cli("run", "my_job.py", "--quiet").code == 0
+
+
+def test_list_has_a_line_per_checkpoint(cli: Cli, stopped: None) -> None:
+    ran = cli("checkpoints", "list", "cp")
+    assert ran.code == 0
+    heading, row = ran.out.splitlines()
+    assert heading.split()[:2] == ["job", "checkpoint"]
+    assert row.split()[:2] == ["orders", "1"]
+    assert "stop" in row
+
+
+def test_list_in_json_is_one_document(cli: Cli, stopped: None) -> None:
+    (row,) = json.loads(cli("checkpoints", "list", "cp", "--json").out)
+    assert (row["job"], row["checkpoint_id"], row["final"]) == ("orders", 1, False)
+    assert row["statistics"]["in_flight_records"] == 4
+    assert row["bytes"] > 0
+
+
+def test_show_has_figures_per_subtask_and_sizes(cli: Cli, stopped: None) -> None:
+    ran = cli("checkpoints", "show", "cp")
+    assert "checkpoint 1 of job orders" in ran.out
+    assert "4 in-flight records" in ran.out
+    for word in ("in[0]", "ask[0]", "out[0]", "_metadata", "position in", "pending ask"):
+        assert word in ran.out
+    assert "Order(" not in ran.out
+
+
+def test_in_flight_records_are_shown_with_their_status(cli: Cli, stopped: None) -> None:
+    ran = cli("checkpoints", "show", "cp", "--in-flight")
+    assert "pending ask, 4 records, in ask[0]" in ran.out
+    assert "  to be called: Order(id=0)" in ran.out
+    assert "  result: Order(id=1)" in ran.out
+
+
+def test_in_flight_records_in_json_have_their_fields(cli: Cli, stopped: None) -> None:
+    document = json.loads(cli("checkpoints", "show", "cp", "--in-flight", "--json").out)
+    (section,) = document["in_flight"]
+    assert section["records"][1] == {
+        "status": "result",
+        "value": {"class": "my_job.Order", "id": 1},
+    }
+    assert {task["name"] for task in document["tasks"]} == {"in", "ask", "out"}
+
+
+def test_state_of_a_step_without_state_is_wrong_use(cli: Cli, stopped: None) -> None:
+    ran = cli("checkpoints", "show", "cp", "--state", "ask")
+    assert ran.code == 2
+    assert "no state of a step 'ask'; steps with state: none" in ran.err
+
+
+def test_unknown_checkpoint_and_job_name_those_that_are_there(cli: Cli, stopped: None) -> None:
+    ran = cli("checkpoints", "show", "cp", "--checkpoint", "9")
+    assert ran.code == 2
+    assert "no checkpoint 9; it has 1" in ran.err
+    ran = cli("checkpoints", "show", "cp", "nobody")
+    assert ran.code == 2
+    assert "no job 'nobody'; it has orders" in ran.err
+
+
+def test_one_of_several_jobs_must_be_named(cli: Cli, stopped: None) -> None:
+    assert cli("run", "my_job.py:other", "--quiet").code == 0
+    ran = cli("checkpoints", "show", "cp")
+    assert ran.code == 2
+    assert "name one of orders, others" in ran.err
+    assert cli("checkpoints", "show", "cp", "others").code == 0
+    assert cli("checkpoints", "show", "cp/others").code == 0
+    assert len(json.loads(cli("checkpoints", "list", "cp", "--json").out)) == 2
+
+
+def test_directory_without_checkpoints_is_wrong_use(cli: Cli, folder: Path) -> None:
+    assert cli("checkpoints", "list", "nowhere").code == 2
+    (folder / "empty").mkdir()
+    ran = cli("checkpoints", "verify", "empty")
+    assert ran.code == 2
+    assert "no job has checkpoints in empty" in ran.err
+
+
+def test_verify_says_that_everything_is_whole(cli: Cli, stopped: None) -> None:
+    ran = cli("checkpoints", "verify", "cp")
+    assert (ran.code, ran.out) == (0, "job orders: checkpoints 1\neverything is whole\n")
+
+
+def test_verify_names_every_damaged_file(cli: Cli, stopped: None, folder: Path) -> None:
+    (data,) = (folder / "cp" / "orders").glob("chk-*/data-*")
+    content = bytearray(data.read_bytes())
+    content[-1] ^= 1
+    data.write_bytes(content)
+    ran = cli("checkpoints", "verify", "cp")
+    assert ran.code == 1
+    assert data.name in ran.out
+    (found,) = json.loads(cli("checkpoints", "verify", "cp", "--json").out)
+    assert data.name in found["damaged"][0]
+
+
+def test_damaged_manifest_is_listed_as_such(cli: Cli, stopped: None, folder: Path) -> None:
+    job = folder / "cp" / "orders"
+    (metadata,) = job.glob("chk-*/_metadata")
+    metadata.write_bytes(metadata.read_bytes()[:-5])  # the log's entry is the same file
+    ran = cli("checkpoints", "list", "cp")
+    assert "damaged" in ran.out
+    assert cli("checkpoints", "verify", "cp").code == 1
+    assert cli("checkpoints", "show", "cp").code == 1

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Cli = Callable[..., Any]
+Write = Callable[..., Path]
+
+
+def test_no_arguments_show_the_commands(cli: Cli) -> None:
+    ran = cli()
+    assert ran.code == 2
+    for command in ("run", "compare", "graph", "checkpoints"):
+        assert command in ran.out + ran.err
+
+
+def test_unknown_command_is_wrong_use(cli: Cli) -> None:
+    assert cli("dance").code == 2
+
+
+def test_module_that_leaves_with_a_text_is_a_failure(cli: Cli, write: Write) -> None:
+    write("raise SystemExit('not today')\n")
+    ran = cli("run", "my_job.py")
+    assert (ran.code, ran.err) == (1, "not today\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_before_the_job_is_started_is_a_clean_stop(
+    write: Write, folder: Path, number: signal.Signals
+) -> None:
+    write(f"signal.raise_signal({number.value})\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", "streamcp", "run", "my_job.py"],
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "stopped before the job was started\n")
