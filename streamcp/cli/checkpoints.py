@@ -151,7 +151,9 @@ def _row(stored: StoredJob, checkpoint_id: int, history: History) -> dict[str, A
         manifest = stored.load_manifest(checkpoint_id)
     except CheckpointDamaged as damage:
         return row | {"damage": str(damage)}
-    return row | _head(manifest, history) | {"bytes": sum(stored.file_sizes(checkpoint_id).values())}
+    return (
+        row | _head(manifest, history) | {"bytes": sum(stored.file_sizes(checkpoint_id).values())}
+    )
 
 
 def _history(stored: StoredJob) -> History:
