@@ -14,9 +14,7 @@ from streamcp.compare import child
 def main() -> int:
     """Load the job as the parent has, and run it as ordered. Returns the exit code."""
     target, arguments = sys.argv[1], sys.argv[2:]
-    return child.main(
-        lambda: compare_options.make_job(*compare_options.read_arguments(target, arguments, {}))
-    )
+    return child.main(lambda: compare_options.load_job(target, arguments)[0])
 
 
 if __name__ == "__main__":

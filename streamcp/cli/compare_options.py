@@ -12,19 +12,17 @@ from typing import Annotated, Any
 import typer
 
 from streamcp.api.jobs import Job
-from streamcp.api.parameters import JobFactory
 from streamcp.cli import options
 from streamcp.cli.errors import WrongUse
-from streamcp.cli.loading import Loaded, load
+from streamcp.cli.job_command import read_arguments
+from streamcp.cli.loading import load
 from streamcp.config import MODES, Mode, seconds
 
-DEFAULT_JOB = "streamcp.examples.flights"
-# All flights: the runs are limited by their time. A service so slow that it holds the job up, not
-# the processor: then the modes are compared, and not how busy the machine is.
-DEFAULT_ARGUMENTS = ("--limit", "336776", "--latency", "50ms")
-DEFAULT_SECONDS = 10.0
+# All flights, since the runs are limited by their time; and a service that holds the job up by its
+# latency rather than by the processor it needs: modes are compared, not how busy the machine is.
+DEFAULT_JOB = ("streamcp.examples.flights", "--limit", "336776", "--latency", "50ms")
+DEFAULT_SECONDS = 8.0
 
-_PANEL = "Options of compare"
 _OPTIONS: tuple[tuple[str, Any, str, str], ...] = (
     (
         "seconds",
@@ -38,6 +36,10 @@ _OPTIONS: tuple[tuple[str, Any, str, str], ...] = (
     ("modes", str, "MODE,...", f"Which modes, in which order ({','.join(MODES)})."),
     ("sink_delay", str, "DURATION", "How long the stand-in of each sink takes per record (0s)."),
     ("out", Path, "DIR", "Where the results go (./compare-results)."),
+)
+_SWITCHES = (
+    ("json", "Print the results as JSON to stdout, and nothing else there."),
+    ("traceback", "Show errors with the framework's own traceback."),
 )
 
 
@@ -54,27 +56,18 @@ class Options:
     json: bool
 
 
-def parameters(taken: Sequence[str] = ()) -> list[inspect.Parameter]:
-    """The options of the command; without those whose names are `taken` by the job."""
+def parameters() -> list[inspect.Parameter]:
+    """The options of the command."""
     made = [_option(name, kind | None, metavar, text) for name, kind, metavar, text in _OPTIONS]
-    made.append(_switch("json", "Print the results as JSON to stdout, and nothing else there."))
-    return [one for one in made if one.name not in taken]
+    return [*made, *(options.switch(name, text) for name, text in _SWITCHES)]
 
 
 def _option(name: str, kind: Any, metavar: str, text: str) -> inspect.Parameter:
     flag = f"--{name.replace('_', '-')}"
-    option = typer.Option(flag, metavar=metavar, help=text, rich_help_panel=_PANEL)
-    return _parameter(name, Annotated[kind, option], None)
-
-
-def _switch(name: str, text: str) -> inspect.Parameter:
-    option = typer.Option(f"--{name}", help=text, rich_help_panel=_PANEL)
-    return _parameter(name, Annotated[bool, option], False)
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+    option = typer.Option(flag, metavar=metavar, help=text)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
+    )
 
 
 def options_of(values: Mapping[str, Any]) -> Options:
@@ -111,32 +104,12 @@ def _modes(text: str) -> tuple[Mode, ...]:
     return tuple(modes)
 
 
-def read_arguments(
-    target: str, arguments: Sequence[str], before: Mapping[str, Any]
-) -> tuple[Loaded, dict[str, Any]]:
-    """Load the job, and read what is behind it: its own options, and those of the command that the
-    job does not call its own. Those `before` it are the command's; the later ones win.
+def load_job(target: str, arguments: Sequence[str]) -> tuple[Job, dict[str, Any]]:
+    """Load the job and make it with its options among `arguments`; give it, and the options of the
+    command among them.
 
-    Raises what the job's module raises, and typer's own errors (typer.Exit after `--help`)."""
+    Raises what the user's module raises, and typer's own errors (typer.Exit after `--help`)."""
     loaded = load(target)
-    own = loaded.options if isinstance(loaded, JobFactory) else ()
-    given: dict[str, Any] = {}
-
-    def body(**after: Any) -> None:
-        given.update(after)
-
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    every = [*options.job_parameters(own), *parameters([option.name for option in own])]
-    app.command()(options.command(body, every, f"Compare the checkpoint modes of {target}."))
-    app(list(arguments), prog_name=f"streamcp compare {target}", standalone_mode=False)
-    if not given:
-        raise typer.Exit
-    told = {
-        name: value for name, value in given.items() if value is not None and value is not False
-    }
-    return loaded, {**before, **told}
-
-
-def make_job(loaded: Loaded, values: Mapping[str, Any]) -> Job:
-    """Make the job with the arguments that were given."""
-    return loaded if isinstance(loaded, Job) else loaded(**options.job_arguments(values))
+    given = read_arguments(loaded, parameters(), arguments, f"streamcp compare {target}")
+    made = loaded if isinstance(loaded, Job) else loaded(**options.job_arguments(given))
+    return made, given

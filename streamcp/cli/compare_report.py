@@ -1,17 +1,17 @@
-"""What `compare` shows: how far it is, the table, the verdict, and the results as JSON values."""
+"""What `compare` shows at its end: the table, the verdict, and the results as JSON values."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-import streamcp
 from streamcp.checkpoint.statistics import Figure
 from streamcp.cli import words
 from streamcp.compare.experiment import Experiment
@@ -21,61 +21,9 @@ from streamcp.compare.runs import as_dict
 _NEVER = "never completed"
 # Longer lines than this say nothing more to a reader.
 _LINE = 160
-
-
-class Bars:
-    """Shows progress on a terminal: the run, and the whole."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._whole: TaskID | None = None
-        self._run: TaskID | None = None
-        self._number = 0
-
-    def began(self, number: int, total: int, what: str) -> None:
-        """A bar for the run."""
-        if self._whole is None:
-            self._whole = self._progress.add_task("all runs", total=total)
-        self._number = number
-        self._what = what
-        self._run = self._progress.add_task(what, total=1.0)
-
-    def advanced(self, share: float) -> None:
-        """Move both bars."""
-        assert self._run is not None
-        assert self._whole is not None
-        self._progress.update(self._run, completed=share)
-        self._progress.update(self._whole, completed=self._number - 1 + share)
-
-    def ended(self, summary: str) -> None:
-        """Replace the bar of the run by a line."""
-        assert self._run is not None
-        self._progress.remove_task(self._run)
-        self._progress.console.print(f"{self._number}. {self._what}: {summary}")
-
-
-class Lines:
-    """Shows progress as lines, where there is no terminal."""
-
-    def __init__(self, out: Console) -> None:
-        self._out = out
-
-    def began(self, number: int, total: int, what: str) -> None:
-        """Remember what runs."""
-        self._what = f"{number} of {total}, {what}"
-
-    def advanced(self, share: float) -> None:
-        """Say nothing: lines would pile up."""
-
-    def ended(self, summary: str) -> None:
-        """A line for the run."""
-        self._out.print(f"{self._what}: {summary}")
-
-
-def bars(out: Console) -> Progress:
-    """Make the display of `Bars`."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=out, refresh_per_second=4, transient=True)
+# What the table needs, where no terminal says how much there is.
+_TABLE_WIDTH = 110
+RESULTS, PICTURE = "results.json", "compare.png"
 
 
 Row = tuple[str, Callable[[ModeFigures], str]]
@@ -234,19 +182,39 @@ def _plain_verdict(verdict: Verdict) -> dict[str, Any]:
 
 def _machine() -> dict[str, Any]:
     return {
-        "streamcp": streamcp.__name__ and _version(),
+        "streamcp": version("streamcp"),
         "python": platform.python_version(),
         "system": platform.platform(),
         "processors": os.cpu_count(),
     }
 
 
-def _version() -> str:
-    from importlib.metadata import version
+def title(settings: Mapping[str, Any]) -> str:
+    """What was compared, under which load."""
+    return (
+        f"{settings['job']}: {settings['records_per_run']:,} records per run, "
+        f"a checkpoint every {settings['every']}"
+    )
 
-    return version("streamcp")
 
-
-def order_in_words(modes: Sequence[str]) -> str:
-    """`aligned, unaligned, unaligned, aligned`."""
-    return ", ".join([*modes, *reversed(modes)])
+def print_results(
+    comparison: Comparison, settings: Mapping[str, Any], folder: Path, runs: Path
+) -> None:
+    """Print the table, the verdict and what was written to stdout."""
+    out = Console(highlight=False, markup=False)
+    if not out.is_terminal:
+        out.width = max(out.width, _TABLE_WIDTH)
+    out.print(table(comparison, title(settings)))
+    out.print(
+        f"undisturbed runs in this order: {', '.join(settings['order'])}; the first one was "
+        f"limited by {settings['limited_by']}, all others by its records",
+        soft_wrap=True,
+    )
+    style = "bold green" if comparison.is_right else "bold red"
+    for line in conclusion(comparison, str(runs)):
+        out.print(line, style=style, soft_wrap=True)
+    out.print(
+        f"{folder / RESULTS} and {folder / PICTURE} are written; all of it took "
+        f"{settings['took_seconds']:.0f} s",
+        soft_wrap=True,
+    )

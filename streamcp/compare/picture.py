@@ -31,7 +31,7 @@ _COLOURS = {"aligned": "#0072B2", "unaligned": "#D55E00", "adaptive": "#009E73"}
 _MARKERS = {"aligned": "o", "unaligned": "^", "adaptive": "s"}
 _TEXT, _FAINT = "#222222", "#777777"
 # Dots that fall on each other are spread sideways; always in the same way.
-_SPREAD = 0.22
+_SPREAD = 0.17
 # Seconds over which a rate is taken: less would show single batches.
 _RATE_WINDOW = 1.0
 
@@ -122,10 +122,10 @@ def _strip(
 
 
 def _mark_median(axes: Axes, place: int, median: float, text: Callable[[float], str]) -> None:
-    axes.hlines(median, place - 0.32, place + 0.32, color=_TEXT, lw=1.6)
+    axes.hlines(median, place - 0.21, place + 0.21, color=_TEXT, lw=1.6)
     axes.annotate(
         text(median),
-        (place + 0.34, median),
+        (place + 0.23, median),
         fontsize=9,
         color=_TEXT,
         va="center",
@@ -206,15 +206,20 @@ def _plain(axes: Any) -> None:
 
 
 def _duration(seconds: float) -> str:
-    if seconds >= 0.9995:
-        return f"{seconds:.3g} s"
-    if seconds >= 0.0009995:
-        return f"{seconds * 1e3:.3g} ms"
-    return f"{seconds * 1e6:.3g} µs"
+    if seconds >= 0.995:
+        return f"{_short(seconds)} s"
+    if seconds >= 0.000995:
+        return f"{_short(seconds * 1e3)} ms"
+    return f"{_short(seconds * 1e6)} µs"
 
 
 def _size(count: float) -> str:
     for unit, weight in (("MB", 1e6), ("kB", 1e3)):
         if count >= weight:
-            return f"{count / weight:.3g} {unit}"
+            return f"{_short(count / weight)} {unit}"
     return f"{count:.0f} B"
+
+
+def _short(value: float) -> str:
+    """Two digits are what can be read off a dot."""
+    return f"{float(f'{value:.2g}'):g}"
