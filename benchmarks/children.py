@@ -15,16 +15,19 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 class Child:
     """`async with Child([module, argument, ...])`; whatever happens, it is dead afterwards."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], *, user: int | None = None) -> None:
         self._command = [sys.executable, "-m", *command]
+        self._user = user
         self.errors = ""
 
     async def __aenter__(self) -> Child:
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
+            stdin=pipe,
             stdout=pipe,
             stderr=pipe,
+            user=self._user,
             cwd=CHECKOUT,
             env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
         )
@@ -55,6 +58,12 @@ class Child:
         """The rest of its output."""
         assert self._process.stdout is not None
         return (await self._process.stdout.read()).decode().splitlines()
+
+    async def tell(self, line: str = "") -> None:
+        """Write one line to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        await self._process.stdin.drain()
 
     def kill(self) -> None:
         """kill -9: nothing in the child can react to it."""

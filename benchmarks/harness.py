@@ -293,6 +293,7 @@ def _run(suite: Suite[S], options: argparse.Namespace, console: Console) -> Repo
         report.rows[name] = _run_one(name, benchmark, sizes, options.seed, console, suite)
         report.seconds[name] = time.perf_counter() - started
         console.print(_table(f"{suite.name}: {name}", report.rows[name]))
+        sys.stdout.flush()
     return report
 
 
