@@ -87,7 +87,8 @@ def user_frames(error: BaseException) -> list[str]:
 
 def _is_user(frame: traceback.FrameSummary) -> bool:
     path = Path(frame.filename)
-    if frame.filename.startswith("<") or path.is_relative_to(_EXAMPLES):
-        return not frame.filename.startswith("<")
-    is_standard = path.is_relative_to(_STANDARD) and not path.is_relative_to(_INSTALLED)
-    return not is_standard and not path.is_relative_to(_FRAMEWORK)
+    if path.is_relative_to(_FRAMEWORK):
+        return path.is_relative_to(_EXAMPLES)
+    if path.is_relative_to(_STANDARD):
+        return path.is_relative_to(_INSTALLED)
+    return not frame.filename.startswith("<frozen")

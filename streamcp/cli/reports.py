@@ -10,7 +10,7 @@ from typing import Protocol, TextIO
 from rich.console import Console
 
 from streamcp.cli import words
-from streamcp.cli.errors import message
+from streamcp.cli.errors import INTERRUPTED, message
 from streamcp.config import JobSettings
 from streamcp.observability import events
 from streamcp.runners.handle import JobHandle, JobResult
@@ -146,6 +146,10 @@ class JsonLines(Quiet):
         tasks = dataclasses.asdict(self.view)["tasks"] if self.view is not None else []
         content = {"event": "Result", **dataclasses.asdict(result), "tasks": tasks}
         words.print_json(content, self._stdout)
+
+    def interrupted(self) -> None:
+        """Say that there is no result."""
+        words.print_json({"event": "Interrupted", "exit_code": INTERRUPTED}, self._stdout)
 
     def failed(self, error: BaseException, code: int) -> None:
         """Print the error."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TextIO
 
+from rich.console import Console
+
 from streamcp.api.jobs import Job
 from streamcp.cli import errors, options
 from streamcp.cli.job_command import job_command
@@ -56,11 +58,25 @@ def _report(values: Mapping[str, Any], settings: JobSettings, stdout: TextIO) ->
     return report
 
 
-def _end_soon() -> None:
+class _EndSoon:
     """User code that blocks, or closes slowly, must not keep the process after a second signal."""
-    watchdog = threading.Timer(GRACE, os._exit, [errors.INTERRUPTED])
-    watchdog.daemon = True
-    watchdog.start()
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._waits = False
+
+    def __call__(self) -> None:
+        """End the process in a moment; when called again, now."""
+        if self._waits:
+            self._exit()
+        self._waits = True
+        watchdog = threading.Timer(GRACE, self._exit)
+        watchdog.daemon = True
+        watchdog.start()
+
+    def _exit(self) -> None:
+        self._out.show_cursor(True)  # the live view hides it
+        os._exit(errors.INTERRUPTED)
 
 
 def _now() -> str:
@@ -74,7 +90,7 @@ def _run_job(job: Job, settings: JobSettings, report: Report, whole: bool) -> in
             lambda: local.start(job.name, job.graph, settings, job.types),
             watch=report.watch,
             on_stop=report.on_stop,
-            on_interrupt=_end_soon,
+            on_interrupt=_EndSoon(errors.console()),
         )
     except KeyboardInterrupt:
         ignore_signals()

@@ -35,7 +35,7 @@ def run_to_end(
 
     - `watch` is entered before anything of the job has happened, and left when it has ended.
     - `on_stop` is called in the event loop after the first signal, unless the job ends before.
-    - `on_interrupt` is called at the second one, from the handler: the event loop may stand still.
+    - `on_interrupt` is called at each further one, from the handler: the loop may stand still.
 
     In another thread than the main one, signals are left alone. Raises what ends the job;
     CheckpointFailed, saying where a later run continues, if the stop's checkpoint fails;
@@ -88,10 +88,10 @@ class _Signals:
 
     def _arrived(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
+        if self.count >= 2:
+            self._on_interrupt()
         if self.count > 2:
             raise KeyboardInterrupt
-        if self.count == 2:
-            self._on_interrupt()
         self._pass_on(self.count)
 
     def _pass_on(self, count: int) -> None:
