@@ -99,7 +99,11 @@ class TransactionLog:
             self._closed[str(self._identity)] = _Closed(checkpoint_id)
             self._identity = replace(self._identity, number=self._identity.number + 1)
             self._used = False
-        return tuple(name for name, closed in self._closed.items() if not closed.prepared)
+        return self.to_prepare(checkpoint_id)
+
+    def to_prepare(self, checkpoint_id: int) -> tuple[str, ...]:
+        """Name the closed transactions up to this checkpoint that have no token, in order."""
+        return tuple(name for name, closed in self._up_to(checkpoint_id) if not closed.prepared)
 
     def on_prepared(self, transaction: str, token: Any) -> None:
         """Take the token of a closed transaction; raises KeyError if it is not one."""

@@ -103,6 +103,8 @@ def _fused_with(graph: LogicalGraph, node: Node) -> Node | None:
     if len(node.inputs) != 1 or starts_task(node):
         return None
     connection = node.inputs[0]
+    if isinstance(connection.node.spec, SinkStep):
+        return None  # a sink waits for its target: what reads its errors does not wait with it
     here, there = effective_parallelism(graph, node), effective_parallelism(graph, connection.node)
     match connection.exchange:
         case Forward():

@@ -23,6 +23,7 @@ from streamcp.errors import (
 from streamcp.graph.logical import LogicalGraph
 from streamcp.graph.physical import PhysicalPlan, plan
 from streamcp.observability import events
+from streamcp.operators.failures import Failure
 from streamcp.operators.steps import ProcessStep, SinkStep
 from streamcp.runners.attempt import Attempt, Prepared
 from streamcp.runners.handle import JobResult, Outcome
@@ -319,6 +320,7 @@ def first_cause(error: BaseException) -> BaseException:
 def make_registry(physical: PhysicalPlan, types: Sequence[Any]) -> TypeRegistry:
     """Declare the classes that snapshots may hold: from annotations, `state=` and `Job(types=)`."""
     registry = TypeRegistry()
+    registry.declare(Failure, step="on_error")  # what travels to `.errors`
     for entry in types:
         if isinstance(entry, TypeCodec):
             registry.register(entry)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from streamcp.clock import Clock
 from streamcp.config import Retry
 from streamcp.operators.steps import AsyncOptions
-from streamcp.runtime.calling import cancelled_by_itself
+from streamcp.runtime.calling import failure_of
 from streamcp.runtime.meters import StepMeter
 
 # How long one worker may go from call to call, none of which waits, before others get their turn.
@@ -136,7 +136,7 @@ class CallPool:
                 try:
                     result = await calls.call(ticket, 1)
                 except asyncio.CancelledError as error:
-                    calls.failed(ticket, _failure_of(error), 1)
+                    calls.failed(ticket, failure_of(error), 1)
                 except Exception as error:  # whatever a user's coroutine raises
                     calls.failed(ticket, error, 1)
                 else:
@@ -176,7 +176,7 @@ class CallPool:
             result = await self._calls.call(ticket, attempt)
         except asyncio.CancelledError as error:
             self._end_attempt(worker)
-            raise _failure_of(error) from error
+            raise failure_of(error) from error
         except BaseException:
             self._end_attempt(worker)
             raise
@@ -233,14 +233,6 @@ class CallPool:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _failure_of(error: asyncio.CancelledError) -> Exception:
-    """What a call failed by that raised CancelledError by itself; raises it if the pool is being
-    ended."""
-    if not cancelled_by_itself():
-        raise error
-    return RuntimeError("it raised CancelledError, although nobody cancelled it")
 
 
 def _again(retry: Retry | None, error: Exception, attempt: int) -> bool:

@@ -88,12 +88,15 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def cancelled_by_itself() -> bool:
-    """Say of a CancelledError that user code raised it by itself: nobody has cancelled the task.
+def failure_of(error: asyncio.CancelledError) -> Exception:
+    """What user code failed by that raised CancelledError by itself; raises `error` if the task is
+    being cancelled.
 
     Left alone it would end the task without a trace, since task groups take it for theirs."""
     task = asyncio.current_task()
-    return task is not None and not task.cancelling()
+    if task is None or task.cancelling():
+        raise error
+    return RuntimeError("it raised CancelledError, although nobody cancelled it")
 
 
 def shown(record: Any) -> str:

@@ -8,6 +8,7 @@ staged sink never waits: its records are in the snapshot, the target gets them a
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from typing import Any
@@ -19,7 +20,7 @@ from streamcp.checkpoint.snapshot import SectionKind
 from streamcp.errors import StepFailed
 from streamcp.operators.sinks import Transaction
 from streamcp.operators.steps import SinkStep
-from streamcp.runtime.calling import describe
+from streamcp.runtime.calling import describe, failure_of
 from streamcp.runtime.snapshots import CapturedSection, Freezing, SubtaskSnapshot
 from streamcp.runtime.subtask import Subtask
 from streamcp.serialization.captured import Captured
@@ -76,33 +77,54 @@ class SinkSubtask(Subtask):
     def _drained(self) -> bool:
         return self.gate.hand is None and self.gate.all_ended
 
-    async def _write(self, write: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+    async def _write(self, write: Callable[..., Awaitable[None]], *arguments: Any) -> list[Any]:
         """Write, again as often as the retry allows; the time counts as busy.
 
-        Raises StepFailed, or reports the records where the sink's errors do not fail the job."""
-        clock, retry = self.context.clock, self._spec.retry
+        Return the failures to be diverted: by the caller, in one step with what it notes of the
+        write, so that a checkpoint holds either both or neither. Raises StepFailed where the
+        sink's errors fail the job."""
+        clock = self.context.clock
         started = clock.monotonic()
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                await write(*arguments)
+        failures: list[Any] = []
+        attempt = 1
+        while (error := await _failure(write, *arguments)) is not None:
+            retry = self._spec.retry
+            if retry is None or attempt >= retry.attempts or not isinstance(error, retry.on):
+                failures = self._failures(arguments[0], error, attempt)
                 break
-            except Exception as error:  # whatever a user's sink raises
-                if retry is None or attempt >= retry.attempts or not isinstance(error, retry.on):
-                    self._report(arguments[0], error, attempt)
-                    break
             self._step_meter.retries += 1
             await asyncio.sleep(retry.delay(attempt))
+            attempt += 1
         self.meter.busy += clock.monotonic() - started
-        self.context.end_of_slice(clock.monotonic())
+        return failures
 
-    def _report(self, records: list[Any], error: Exception, attempts: int) -> None:
-        for record in records:
-            self._reporter.report(record, error, attempts)
+    def _failures(self, records: list[Any], error: Exception, attempts: int) -> list[Any]:
+        found = [self._reporter.failure(record, error, attempts) for record in records]
+        return [failure for failure in found if failure is not None]
+
+    async def _slice_done(self) -> None:
+        """Between two writes the coordinator gets its chance, and then other tasks."""
+        now = self.context.clock.monotonic()
+        self.context.end_of_slice(now)
+        await self.turns.end_if_over(now)
+
+    def _divert(self, failures: list[Any]) -> None:
+        if failures:
+            self._reporter.divert(failures)
 
     def _failed(self, doing: str, error: Exception) -> StepFailed:
         return StepFailed(f"sink {self.step!r} ({self._node.place}) {doing}: {describe(error)}")
+
+
+async def _failure(write: Callable[..., Awaitable[None]], *arguments: Any) -> Exception | None:
+    """Write; return what it raised."""
+    try:
+        await write(*arguments)
+    except asyncio.CancelledError as error:
+        return failure_of(error)
+    except Exception as error:  # whatever a user's sink raises
+        return error
+    return None
 
 
 class AtLeastOnceSubtask(SinkSubtask):
@@ -112,13 +134,11 @@ class AtLeastOnceSubtask(SinkSubtask):
         """Nothing is being written."""
         super().prepare()
         self._writing: Captured | None = None
-        self._restored: list[list[Any]] = []
+        self._restored: deque[Captured] = deque()
 
     def own_sections(self) -> list[Freezing]:
         """The write in progress, and restored ones that still wait."""
-        captured = [
-            Captured(one, self.context.serializer, step=self.step) for one in self._restored
-        ]
+        captured = [*self._restored]
         if self._writing is not None:
             captured.insert(0, self._writing)
         records = sum(len(one.value) for one in captured)
@@ -127,7 +147,7 @@ class AtLeastOnceSubtask(SinkSubtask):
     def restore(self, kind: SectionKind, name: str, values: list[Any]) -> None:
         """Take back writes that were in progress."""
         assert kind == "pending", kind
-        self._restored = list(values)
+        self._restored.extend(map(self._capture, values))
 
     async def run(self) -> None:
         """Write until all inputs have ended."""
@@ -136,26 +156,30 @@ class AtLeastOnceSubtask(SinkSubtask):
                 await self.wait("idle")
                 continue
             if self._restored:
-                await self._write_pending(self._restored.pop(0))
+                captured = self._restored.popleft()
+                await self._write_pending(captured)
                 continue
             records = self._take(data=True)
             if records is not None:
-                await self._write_pending(records)
+                await self._write_pending(self._capture(records))
                 self.gate.release(self._taken_from, len(records))
-                await self.turns.end_if_over(self.context.clock.monotonic())
+                await self._slice_done()
             elif self._drained:
                 break
             elif not self.held:
                 await self.wait("idle")
         self.finish()
 
-    async def _write_pending(self, records: list[Any]) -> None:
-        serializer = self.context.serializer
-        self._writing = Captured(records, serializer, step=self.step, fixed_list=True)
+    def _capture(self, records: list[Any]) -> Captured:
+        return Captured(records, self.context.serializer, step=self.step, fixed_list=True)
+
+    async def _write_pending(self, captured: Captured) -> None:
+        self._writing = captured
         if self.context.keep_records:
-            self._writing.before_use()
-        await self._write(self._sink.write, records)
+            captured.before_use()
+        failures = await self._write(self._sink.write, captured.value)
         self._writing = None
+        self._divert(failures)
 
 
 class TransactionsSection(CapturedSection):
@@ -172,6 +196,7 @@ class ExactlyOnceSubtask(SinkSubtask):
         """Begin with an empty log."""
         super().prepare()
         self._log = self._new_log([])
+        self._requested = False  # a checkpoint after which something is committed
 
     def _new_log(self, restored: list[tuple[str, Any]]) -> TransactionLog:
         context = self.context
@@ -189,14 +214,32 @@ class ExactlyOnceSubtask(SinkSubtask):
     def on_complete(self, checkpoint_id: int) -> None:
         """What the checkpoint names may be committed."""
         self._log.on_complete(checkpoint_id)
+        self._requested = False
         self.wakeup.set()
+
+    def cancel(self, checkpoint_id: int) -> None:
+        """A checkpoint has ended without completing: one that is waited for is asked for again."""
+        super().cancel(checkpoint_id)
+        self._requested = False
+        self.wakeup.set()
+
+    def _request_checkpoint(self) -> None:
+        """Ask for a checkpoint, unless one is on its way or there is something to commit now."""
+        if not self._requested and not self._log.to_commit():
+            self._requested = True
+            self.context.coordinator.request_checkpoint()
 
     async def _end_if_done(self) -> bool:
         """Nothing comes any more: finish if all is committed, else wait for checkpoints."""
         if not self._log.has_uncommitted:
             self.finish()
             return True
-        self.end()
+        if self.output.channels:
+            # Whoever reads the failures ends only after this sink, and the final checkpoint waits
+            # for both: what is written is committed before it.
+            self._request_checkpoint()
+        else:
+            self.end()
         await self.wait("idle")
         return False
 
@@ -207,19 +250,23 @@ class TransactionalSubtask(ExactlyOnceSubtask):
     def prepare(self) -> None:
         """No barrier waits for a preparation."""
         super().prepare()
-        self._deferred: list[tuple[SubtaskSnapshot, tuple[str, ...]]] = []
-        self._to_prepare: tuple[str, ...] = ()
+        self._deferred: deque[SubtaskSnapshot] = deque()
 
     def own_sections(self) -> list[Freezing]:
         """Close the open transaction; what it names is known when it is prepared."""
         assert self._gathering is not None
-        self._to_prepare = self._log.on_barrier(self._gathering.trigger.checkpoint_id)
+        self._log.on_barrier(self._gathering.trigger.checkpoint_id)
         return []
 
     def restore(self, kind: SectionKind, name: str, values: list[Any]) -> None:
-        """Take back transactions; they are committed before anything else."""
-        assert kind == "transactions", kind
-        self._log = self._new_log([tuple(one) for one in values])
+        """Take back transactions, which are committed before anything else, and failures, which
+        are diverted again."""
+        if kind == "transactions":
+            self._log = self._new_log([tuple(one) for one in values])
+        else:
+            assert kind == "pending", kind
+            for failures in values:
+                self._reporter.divert(failures)
 
     def _acknowledge(self) -> None:
         """The write in progress decides first; then the transaction is prepared (P24)."""
@@ -229,7 +276,7 @@ class TransactionalSubtask(ExactlyOnceSubtask):
         gathering = self._gathering
         assert gathering is not None
         self._gathering = None
-        self._deferred.append((self._finished_snapshot(gathering), self._to_prepare))
+        self._deferred.append(self._finished_snapshot(gathering))
         self.wakeup.set()
 
     async def run(self) -> None:
@@ -245,9 +292,11 @@ class TransactionalSubtask(ExactlyOnceSubtask):
             records = self._take(data=True)
             if records is not None:
                 transaction = Transaction(self._log.open_transaction())
-                await self._write(self._sink.write, records, transaction)
+                failures = await self._write(self._sink.write, records, transaction)
+                self._keep_failures(failures)
+                self._divert(failures)
                 self.gate.release(self._taken_from, len(records))
-                await self.turns.end_if_over(self.context.clock.monotonic())
+                await self._slice_done()
             elif self._deferred or self._log.to_commit():
                 continue
             elif self._drained:
@@ -265,10 +314,19 @@ class TransactionalSubtask(ExactlyOnceSubtask):
             self._log.on_committed(name)
             self.context.coordinator.committed(self.id)
 
+    def _keep_failures(self, failures: list[Any]) -> None:
+        """The write belongs to the checkpoints whose barriers came while it ran; its failures,
+        which follow these barriers, are kept beside it (P24)."""
+        if failures:
+            for snapshot in self._deferred:
+                captured = Captured(failures, self.context.serializer, step=self.step)
+                section = CapturedSection("pending", self.step, [captured], len(failures))
+                snapshot.sections.append(section)
+
     async def _prepare_deferred(self) -> None:
-        snapshot, names = self._deferred.pop(0)
+        snapshot = self._deferred.popleft()
         try:
-            for name in names:
+            for name in self._log.to_prepare(snapshot.checkpoint_id):
                 self._log.on_prepared(name, await self._sink.prepare(Transaction(name)))
         except Exception as error:  # whatever a user's sink raises
             # The transaction stays open to the next checkpoint, which prepares it again.
@@ -343,13 +401,13 @@ class StagedSubtask(ExactlyOnceSubtask):
                 self._open += records
                 self._staged += len(records)
                 self.gate.release(self._taken_from, len(records))
-                await self.turns.end_if_over(self.context.clock.monotonic())
+                await self._slice_done()
             elif self._drained:
                 if await self._end_if_done():
                     return
             elif not self.held:
-                if full and self._open:
-                    self.context.coordinator.request_checkpoint()
+                if full:
+                    self._request_checkpoint()
                 await self.wait("busy" if full else "idle")
 
     async def _deliver(self) -> None:
@@ -358,8 +416,9 @@ class StagedSubtask(ExactlyOnceSubtask):
             for name, captured in self._log.to_commit():
                 _, records = captured.value
                 captured.before_use()
-                await self._deliver_one(Transaction(name), records)
+                failures = await self._deliver_one(Transaction(name), records)
                 self._log.on_committed(name)
+                self._divert(failures)
                 self.context.coordinator.committed(self.id)
                 self._staged -= len(records)
                 self.wakeup.set()
@@ -367,11 +426,12 @@ class StagedSubtask(ExactlyOnceSubtask):
             if not self._log.to_commit():
                 await self._delivering.wait()
 
-    async def _deliver_one(self, transaction: Transaction, records: list[Any]) -> None:
+    async def _deliver_one(self, transaction: Transaction, records: list[Any]) -> list[Any]:
         try:
-            await self._write(self._sink.write, records, transaction)
+            failures = await self._write(self._sink.write, records, transaction)
             token = await self._sink.prepare(transaction)
             await self._sink.commit(transaction, token)
+            return failures
         except StepFailed:
             raise
         except Exception as error:  # whatever a user's sink raises; delivered again at a restore

@@ -19,7 +19,7 @@ from streamcp.elements import Batch
 from streamcp.errors import StepFailed
 from streamcp.operators.sources import Source
 from streamcp.operators.steps import SourceStep
-from streamcp.runtime.calling import cancelled_by_itself, describe
+from streamcp.runtime.calling import describe, failure_of
 from streamcp.runtime.snapshots import CapturedSection, Freezing
 from streamcp.runtime.stepping import Stepping
 from streamcp.runtime.subtask import Subtask
@@ -254,9 +254,7 @@ class SourceSubtask(Subtask):
             except StepFailed:
                 raise
             except asyncio.CancelledError as error:
-                if cancelled_by_itself():
-                    raise self._failed(reader, error) from error
-                raise
+                raise self._failed(reader, failure_of(error)) from error
             except Exception as error:  # whatever a user's generator raises
                 raise self._failed(reader, error) from error
             if batches:
@@ -265,7 +263,7 @@ class SourceSubtask(Subtask):
                 reader.collected.append(records)
             reader.keep(position)
 
-    def _failed(self, reader: Reader, error: BaseException) -> StepFailed:
+    def _failed(self, reader: Reader, error: Exception) -> StepFailed:
         split = "" if reader.split is None else f", split {reader.split!r},"
         return StepFailed(
             f"source {self._node.label!r} ({self._node.place}){split} failed after position "

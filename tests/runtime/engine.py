@@ -182,11 +182,13 @@ class Engine:
 
     async def until_acknowledged(self, checkpoint_id: int) -> None:
         """Wait until every subtask has acknowledged."""
-        await until(lambda: self.whole(checkpoint_id))
+        declined = self.upward.declined
+        await until(lambda: self.whole(checkpoint_id) or checkpoint_id in (d[1] for d in declined))
+        assert self.whole(checkpoint_id), declined
 
     async def until_whole(self, checkpoint_id: int) -> None:
         """Wait until every subtask has acknowledged, and tell that the checkpoint is complete."""
-        await until(lambda: self.whole(checkpoint_id))
+        await self.until_acknowledged(checkpoint_id)
         self.work_list.notify_complete(checkpoint_id)
 
     def contents(self, checkpoint_id: int) -> dict[tuple[str, str], list[Any]]:
