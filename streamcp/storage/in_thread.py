@@ -7,9 +7,11 @@ a fifth of a second that way. While storage works, the interval is short.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sys
 from collections.abc import Callable
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 import anyio.to_thread
 
@@ -44,6 +46,21 @@ _switching = _Switching()
 
 
 async def in_thread(call: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
-    """Call something that blocks. Cancelling waits for its end: a half-done call has no owner."""
+    """Call something that blocks. Cancelling waits for its end: a half-done call has no owner,
+    and one that had not yet begun is made all the same: nobody would know that it was not."""
     with _switching:
-        return await anyio.to_thread.run_sync(call, *arguments)
+        calling = asyncio.ensure_future(anyio.to_thread.run_sync(call, *arguments))
+        try:
+            return await asyncio.shield(calling)
+        except asyncio.CancelledError:
+            await _wait_for_end(calling)
+            raise
+
+
+async def _wait_for_end(calling: asyncio.Future[Any]) -> None:
+    """Wait, however often the waiting is cancelled; the outcome has no taker any more."""
+    while not calling.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([calling])
+    if not calling.cancelled():
+        calling.exception()
