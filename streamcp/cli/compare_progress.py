@@ -34,7 +34,8 @@ class Bars:
         """Replace the bar of the run by a line."""
         assert self._run is not None
         self._progress.remove_task(self._run)
-        self._progress.console.print(f"{self._number}. {self._what}: {summary}")
+        line = f"{self._number}. {self._what}: {summary}"
+        self._progress.console.print(line, highlight=False, markup=False)
 
 
 class Lines:

@@ -24,8 +24,9 @@ from streamcp.errors import JobFailed
 
 # The part of an undisturbed run after which a process is killed: far from both ends.
 _KILL_FROM, _KILL_TO, _KILL_LATEST = 0.4, 0.6, 0.8
-# The kill comes up to so long after the message that made it due: at no special moment.
-_KILL_JITTER = 1.0
+# The kill comes up to so long (a part of a run) after the message that made it due: at no special
+# moment.
+_KILL_JITTER = 0.1
 # A run that takes so many times as long as it should, and so long on top, is cut off.
 _PATIENCE, _PATIENCE_SECONDS = 4, 30.0
 
@@ -127,7 +128,8 @@ class _Conductor:
         order = await self._begin(mode, "killed and restored")
         usual = self._experiment.undisturbed_seconds(mode)
         part = random.uniform(_KILL_FROM, _KILL_TO)
-        plan = KillPlan(part * usual, _KILL_LATEST * usual)
+        later = random.uniform(0, _KILL_JITTER) * usual
+        plan = KillPlan(part * usual, _KILL_LATEST * usual, later)
         before = await self._live(order, self._patience(), plan)
         after = None
         if before.killed is not None:
@@ -184,7 +186,7 @@ class _Conductor:
                 life.add(at - child.born, message)
                 self._observer.advanced(self._share(life, order))
                 if kill is not None and life.ended is None and kill.is_due(life):
-                    await asyncio.sleep(random.uniform(0, _KILL_JITTER))
+                    await asyncio.sleep(kill.later)
                     await child.kill()
                     life.killed = self._clock.monotonic() - child.born - (life.started or 0.0)
                     return

@@ -103,10 +103,12 @@ class KilledRun:
 @dataclass(frozen=True, slots=True)
 class KillPlan:
     """Kill between `earliest` and `latest` (seconds after the job ran): as soon as a checkpoint has
-    completed, since a job that is killed before just begins anew."""
+    completed, since a job that is killed before just begins anew; and `later` seconds after that
+    was seen."""
 
     earliest: float
     latest: float
+    later: float
 
     def is_due(self, life: Life) -> bool:
         """Decide by what the child has told so far."""

@@ -68,7 +68,7 @@ def test_last_checkpoint_of_a_job_is_not_among_the_statistics() -> None:
     ],
 )
 def test_kill_waits_for_a_checkpoint_but_not_for_ever(messages: tuple[Any, ...], due: bool) -> None:
-    assert KillPlan(earliest=4.0, latest=8.0).is_due(life_with(*messages)) is due
+    assert KillPlan(earliest=4.0, latest=8.0, later=0.5).is_due(life_with(*messages)) is due
 
 
 def test_life_is_plain_json() -> None:
