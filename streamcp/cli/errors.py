@@ -91,4 +91,5 @@ def _is_user(frame: traceback.FrameSummary) -> bool:
         return path.is_relative_to(_EXAMPLES)
     if path.is_relative_to(_STANDARD):
         return path.is_relative_to(_INSTALLED)
-    return not frame.filename.startswith("<frozen")
+    # Of the import system, and of the loops that are made of fused steps.
+    return not frame.filename.startswith(("<frozen", "<fused steps"))

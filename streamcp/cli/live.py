@@ -74,7 +74,7 @@ class Live(Lines):
                 self._running = event
             case events.CheckpointCompleted():
                 self._running = None  # the table shows it
-            case events.CheckpointFailed():
+            case events.CheckpointFailed() | events.JobRestarting():
                 self._running = None
                 super()._on_event(event)
             case _:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol, TextIO
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, Protocol, TextIO
 
 from rich.console import Console
 
@@ -132,9 +132,7 @@ class JsonLines(Quiet):
     @asynccontextmanager
     async def watch(self, running: JobHandle) -> AsyncIterator[None]:
         """Print events inside."""
-        unsubscribe = running.events.subscribe(
-            lambda event: words.print_json(event.as_dict(), self._stdout)
-        )
+        unsubscribe = running.events.subscribe(lambda event: self._print(event.as_dict()))
         try:
             async with super().watch(running):
                 yield
@@ -145,16 +143,20 @@ class JsonLines(Quiet):
         """Print the result, with the totals of the steps."""
         tasks = dataclasses.asdict(self.view)["tasks"] if self.view is not None else []
         content = {"event": "Result", **dataclasses.asdict(result), "tasks": tasks}
-        words.print_json(content, self._stdout)
+        self._print(content)
 
     def interrupted(self) -> None:
         """Say that there is no result."""
-        words.print_json({"event": "Interrupted", "exit_code": INTERRUPTED}, self._stdout)
+        self._print({"event": "Interrupted", "exit_code": INTERRUPTED})
 
     def failed(self, error: BaseException, code: int) -> None:
         """Print the error."""
         content = {"event": "Error", "error": message(error), "exit_code": code}
-        words.print_json(content, self._stdout)
+        self._print(content)
+
+    def _print(self, content: dict[str, Any]) -> None:
+        with suppress(BrokenPipeError):  # nobody reads any more: no reason to end the job
+            words.print_json(content, self._stdout)
 
 
 def summary(result: JobResult, view: JobView | None) -> list[str]:

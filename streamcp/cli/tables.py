@@ -12,18 +12,20 @@ from streamcp.cli import words
 from streamcp.observability.events import CheckpointTriggered
 from streamcp.runners.view import JobView, StepView, TaskView
 
-BAR = 10
+# Everything fits into 80 columns.
+SHARES_BAR, QUEUE_BAR = 6, 5
+SHORTEST_NAME = 8
 SHOWN_CHECKPOINTS = 8
 _BUSY, _WAITING, _BACKPRESSURED = "green", "bright_black", "red"
 
 
 def step_table(before: JobView, now: JobView) -> Table:
     """The steps task by task; rates and shares are those between the two views."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("task")
-    table.add_column("busy · waiting · backpressured", no_wrap=True)
+    table = _table()
+    table.add_column("task", no_wrap=True, min_width=SHORTEST_NAME)
+    table.add_column("busy/wait/back %", no_wrap=True)
     table.add_column("input queue", no_wrap=True)
-    table.add_column("step")
+    table.add_column("step", no_wrap=True, min_width=SHORTEST_NAME)
     for name in ("in/s", "out/s", "records"):
         table.add_column(name, justify="right", no_wrap=True)
     earlier = {task.name: task for task in before.tasks}
@@ -41,7 +43,7 @@ def checkpoint_table(
     checkpoints: Sequence[CheckpointStatistics], running: CheckpointTriggered | None
 ) -> Table:
     """The newest checkpoints, the newest first; above them the one that runs."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = _table()
     for name in ("checkpoint", "kind", "mode"):
         table.add_column(name)
     for name in ("barrier", "durable", "in flight", "", "state"):
@@ -51,6 +53,10 @@ def checkpoint_table(
     for one in reversed(checkpoints[-SHOWN_CHECKPOINTS:]):
         table.add_row(*_checkpoint_cells(one), style="red" if one.outcome == "failed" else "")
     return table
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
 
 
 def _task_name(task: TaskView) -> Text:
@@ -72,21 +78,21 @@ def _shares(old: TaskView, new: TaskView, seconds: float) -> Text:
     bar, filled, so_far = Text(), 0, 0.0
     for delta, style in zip(deltas, (_BUSY, _WAITING, _BACKPRESSURED), strict=True):
         so_far += delta
-        end = round(BAR * so_far / whole)
+        end = round(SHARES_BAR * so_far / whole)
         bar.append("█" * (end - filled), style=style)
         filled = end
-    bar.append("·" * (BAR - filled), style="dim")
+    bar.append("·" * (SHARES_BAR - filled), style="dim")
     percents = "/".join(f"{100 * delta / whole:.0f}" for delta in deltas)
-    return bar.append(f" {percents} %")
+    return bar.append(f" {percents}")
 
 
 def _queue(task: TaskView) -> Text:
     if task.capacity == 0:
         return Text()
     share = min(1.0, task.queued / task.capacity)
-    filled = round(BAR * share)
+    filled = round(QUEUE_BAR * share)
     bar = Text("█" * filled, style=_BACKPRESSURED if share > 0.9 else "cyan")
-    bar.append("·" * (BAR - filled), style="dim")
+    bar.append("·" * (QUEUE_BAR - filled), style="dim")
     return bar.append(f" {words.number(task.queued)}/{words.number(task.capacity)}")
 
 

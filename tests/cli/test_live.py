@@ -31,7 +31,7 @@ def _drawn(table: RenderableType) -> str:
 def test_steps_show_rates_shares_and_queues() -> None:
     text = _drawn(step_table(_view(10.0, 100), _view(12.0, 300, queued=200)))
     assert "work ×2" in text
-    assert "50/20/30 %" in text
+    assert " 50/20/30 " in text
     assert "200/400" in text
     assert "parse (3 dropped)" in text
     assert text.split()[-3:] == ["100", "200", "300"]

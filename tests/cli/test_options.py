@@ -63,6 +63,12 @@ def test_every_setting_is_an_option() -> None:
     assert fields | settings <= _names(options.run_parameters())
 
 
+def test_every_option_of_run_is_in_the_reference() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text("utf-8")
+    flags = {f"--{name.replace('_', '-')}" for name in _names(options.run_parameters())}
+    assert {flag for flag in flags if f"`{flag}" not in text} == set()
+
+
 def test_settings_go_where_the_job_looks_for_them() -> None:
     values = {"every": "5s", "checkpoints": "here", "fresh": True, "mode": None, "json": True}
     assert options.settings_of(values) == {
