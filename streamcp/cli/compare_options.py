@@ -21,7 +21,7 @@ from streamcp.config import MODES, Mode, seconds
 # All flights, since the runs are limited by their time; and a service that holds the job up by its
 # latency rather than by the processor it needs: modes are compared, not how busy the machine is.
 DEFAULT_JOB = ("streamcp.examples.flights", "--limit", "336776", "--latency", "50ms")
-DEFAULT_SECONDS = 8.0
+DEFAULT_SECONDS = 6.0
 
 _OPTIONS: tuple[tuple[str, Any, str, str], ...] = (
     (
