@@ -119,7 +119,7 @@ async def _until_end(running: JobHandle, signals: _Signals) -> JobResult:
             result = await running.wait_finished()
             stopping.cancel()
         return result
-    except* Exception as errors:
+    except* Exception as errors:  # whatever a job raises is raised again below
         failure = first_cause(errors)
     raise failure
 
