@@ -15,9 +15,8 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 class Child:
     """`async with Child([module, argument, ...])`; whatever happens, it is dead afterwards."""
 
-    def __init__(self, command: Sequence[str], *, user: int | None = None) -> None:
-        self._command = [sys.executable, "-m", *command]
-        self._user = user
+    def __init__(self, command: Sequence[str], *, prefix: Sequence[str] = ()) -> None:
+        self._command = [*prefix, sys.executable, "-m", *command]
         self.errors = ""
 
     async def __aenter__(self) -> Child:
@@ -27,7 +26,6 @@ class Child:
             stdin=pipe,
             stdout=pipe,
             stderr=pipe,
-            user=self._user,
             cwd=CHECKOUT,
             env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
         )

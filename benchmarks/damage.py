@@ -2,16 +2,18 @@
 
 A small job is stopped, so that its newest checkpoint is the one it would go on from. For each file
 of that checkpoint and each way to damage it, a copy of the folder is damaged and the job started.
+A manifest has a second name, in the completion log: verify may tell either one, and removing one
+of them loses nothing, so that the newest checkpoint is restored all the same.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -81,8 +83,9 @@ async def measure(say: Callable[[str], None]) -> Sequence[Row]:
                 say(f"{kind}, {file} {how}")
                 copy = Path(name) / str(number)
                 _copy(whole, copy)
+                case = _Case(f"{kind}, {file} {how}", copy, _names(copy, file), exactly_once)
                 WAYS[how](copy / "checkpoints" / JOB / file)
-                rows += await _damaged(f"{kind}, {file} {how}", copy, exactly_once=exactly_once)
+                rows += await _damaged(case, lost=how != "deleted" or len(case.names) == 1)
     return rows
 
 
@@ -131,68 +134,69 @@ class _Warnings(logging.Handler):
         self.texts.append(record.getMessage())
 
 
-async def _damaged(name: str, folder: Path, *, exactly_once: bool) -> list[Row]:
-    newest = _newest(folder)
-    file = name.split()[-3] if "byte" not in name else name.split(", ")[1].split()[0]
-    found = _verify(folder, int(newest.name.removeprefix("chk-")))
-    rows = [check(f"{name}: verify names it", any(newest.name in text for text in found), file)]
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A damaged copy: its folder, and the names of the file that is damaged there."""
+
+    text: str
+    folder: Path
+    names: Sequence[str]
+    exactly_once: bool
+
+    @property
+    def newest(self) -> int:
+        """The checkpoint that is damaged."""
+        return int(_newest(self.folder).name.removeprefix("chk-"))
+
+
+def _names(folder: Path, file: str) -> list[str]:
+    """All names of one file, by its first."""
+    checkpoints = folder / "checkpoints" / JOB
+    return [str(other) for other in checkpoints.rglob("*") if other.samefile(checkpoints / file)]
+
+
+async def _damaged(case: _Case, *, lost: bool) -> list[Row]:
+    """Verify, then start: without an option and, where that is refused, with it."""
+    newest = case.newest
+    found = LocalStorage(case.folder / "checkpoints", job=JOB).verify(newest)
+    named = any(name in sentence for name in case.names for sentence in found)
+    rows = [check(f"{case.text}: verify names it", named, "; ".join(found))]
+    if not lost:
+        restored, _ = await _restart(case)
+        text = f"{case.text}: nothing is lost, so it is restored"
+        return [*rows, check(text, restored == newest, f"restored {restored}")]
+    if case.exactly_once:
+        rows.append(await _refused(case))
+    restored, warned = await _restart(case, accept=case.exactly_once)
+    text = f"{case.text}: the one before it restored, with a warning"
+    detail = f"restored {restored}" + ("" if warned else ", no warning")
+    return [*rows, check(text, warned and restored == newest - 1, detail)]
+
+
+async def _refused(case: _Case) -> Row:
+    """Output may have been committed since: the job stops, and says which option accepts that."""
+    text = f"{case.text}: refused, with the remedy"
+    before = sorted((case.folder / "out").iterdir())
+    try:
+        restored, _ = await _restart(case)
+    except sc.RestoreRefused as error:
+        told = all(part in str(error) for part in ("'out'", "accept_duplicates", "twice"))
+        untouched = before == sorted((case.folder / "out").iterdir())
+        return check(text, told and untouched, "" if told else str(error))
+    return check(text, False, f"checkpoint {restored} was restored without a word")
+
+
+async def _restart(case: _Case, *, accept: bool = False) -> tuple[int | None, bool]:
+    """Start the job and stop it; tell what it restored, and whether it warned."""
     warnings = _Warnings()
     logger = logging.getLogger("streamcp")
     logger.addHandler(warnings)
     logger.propagate = False
     try:
-        if exactly_once:
-            rows += await _refused(name, folder)
-        rows.append(await _restored(name, folder, warnings, accept=exactly_once))
+        job = make_job(case.folder, exactly_once=case.exactly_once)
+        async with job.start(accept_duplicates=accept) as running:
+            result = await running.stop()
     finally:
         logger.removeHandler(warnings)
         logger.propagate = True
-    return rows
-
-
-def _verify(folder: Path, checkpoint_id: int) -> list[str]:
-    return LocalStorage(folder / "checkpoints", job=JOB).verify(checkpoint_id)
-
-
-async def _refused(name: str, folder: Path) -> list[Row]:
-    """Output may have been committed since: the job stops, and says which option accepts that."""
-    before = sorted(file.name for file in (folder / "out").iterdir())
-    try:
-        async with make_job(folder, exactly_once=True).start() as running:
-            await running.stop()
-    except sc.RestoreRefused as error:
-        text = str(error)
-        told = "'out'" in text and "accept_duplicates" in text and "twice" in text
-        untouched = before == sorted(file.name for file in (folder / "out").iterdir())
-        return [
-            check(f"{name}: refused, with the remedy", told and untouched, "" if told else text)
-        ]
-    return [check(f"{name}: refused, with the remedy", False, "it was restored without a word")]
-
-
-async def _restored(name: str, folder: Path, warnings: _Warnings, *, accept: bool) -> Row:
-    """The checkpoint before it is restored, with a warning."""
-    try:
-        async with make_job(folder, exactly_once=accept).start(
-            accept_duplicates=accept or None
-        ) as running:
-            await running.checkpoint()
-            view = running.view()
-    except sc.StreamcpError as error:
-        return check(f"{name}: the one before it restored, with a warning", False, str(error))
-    warned = [text for text in warnings.texts if "damaged" in text]
-    newest = int(_newest_before(folder))
-    passed = bool(warned) and view.restored_from == newest
-    return check(
-        f"{name}: the one before it restored, with a warning",
-        passed,
-        f"restored {view.restored_from}" + ("" if warned else ", no warning"),
-    )
-
-
-def _newest_before(folder: Path) -> int:
-    """The checkpoint before the last of the first run."""
-    history = (folder / "checkpoints" / JOB / "history.jsonl").read_text(encoding="utf-8")
-    entries = [json.loads(line) for line in history.splitlines()]
-    stops = [n for n, entry in enumerate(entries) if entry["kind"] == "stop"]
-    return int(entries[stops[0] - 1]["checkpoint_id"])
+    return result.restored_from, any("damaged" in text for text in warnings.texts)

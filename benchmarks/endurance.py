@@ -339,6 +339,7 @@ SUITE = Suite(
     QUICK,
     _add_options,
     _resize,
+    needs_loop=False,
 )
 
 if __name__ == "__main__":

@@ -282,16 +282,17 @@ async def failing(folder: Path, options: Options) -> None:
     job = sc.Job(
         "failing",
         checkpoints=sc.Checkpoints(to=folder / "checkpoints", every="20ms", mode=options["mode"]),
+        channel_capacity=100,
         restart=sc.Restart.fixed_delay(attempts=3, delay="50ms"),
     )
 
     async def wait(number: int) -> int:
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.02)
         return number
 
     numbers = job.source(sc.items(range(options["records"])), name="numbers")
     slow = numbers.map(wait, name="wait", concurrency=50)
-    slow.map(explode).sink(sc.files.json_lines(folder / "out"), name="out")
+    slow.map(explode, name="explode").sink(sc.files.json_lines(folder / "out"), name="out")
     try:
         async with job.start() as running:
             running.events.subscribe(say_event)
