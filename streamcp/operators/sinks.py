@@ -46,7 +46,10 @@ class StagedSink(Protocol[T_contra, Token]):
     """Exactly once, by staging: called only with what a complete checkpoint holds."""
 
     async def write(self, records: Sequence[T_contra], transaction: Transaction, /) -> None:
-        """Add `records` to `transaction`; invisible to readers until it is committed."""
+        """Add `records` to `transaction`; invisible to readers until it is committed.
+
+        A staged transaction is written in one call, and after a failure again, under the same id,
+        unless its commit is known: the second call replaces what the first one wrote."""
         ...
 
     async def prepare(self, transaction: Transaction, /) -> Token:

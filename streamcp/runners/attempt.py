@@ -11,6 +11,7 @@ from typing import Any
 from streamcp.clock import Clock
 from streamcp.config import JobSettings
 from streamcp.coordinator.coordinator import Coordinator, JobFacts
+from streamcp.errors import StepFailed
 from streamcp.graph.physical import PhysicalPlan
 from streamcp.identifiers import SubtaskId, transaction_prefix
 from streamcp.observability import events
@@ -18,6 +19,7 @@ from streamcp.operators.steps import Call, Opener, SourceStep
 from streamcp.runners.restoring import Restorable, check_same_job, restore, task_shapes
 from streamcp.runners.tasks import LocalTasks
 from streamcp.runners.wiring import wire
+from streamcp.runtime.calling import failure_of
 from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.sink_subtask import SinkSubtask
 from streamcp.runtime.snapshots import SnapshotWriter
@@ -171,7 +173,7 @@ class Attempt:
                     group.create_task(snapshots.run(), name="snapshots"),
                 ]
                 running += [
-                    group.create_task(subtask.run(), name=str(subtask.id))
+                    group.create_task(_run(subtask), name=str(subtask.id))
                     for subtask in self.subtasks
                     if not subtask.finished
                 ]
@@ -183,6 +185,14 @@ class Attempt:
                     task.cancel()
         finally:
             await coordinator.finish_disk_work()
+
+
+async def _run(subtask: Subtask) -> None:
+    """Run a subtask; a CancelledError of user code is a failure, else it would end unnoticed."""
+    try:
+        await subtask.run()
+    except asyncio.CancelledError as error:
+        raise StepFailed(f"task {subtask.id}: {failure_of(error)}") from error
 
 
 def _openers(plan: PhysicalPlan) -> list[Opener]:

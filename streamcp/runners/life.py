@@ -68,6 +68,7 @@ class JobLife:
         self._attempts = 0
         self._oldest_usable = 0
         self._restored_from: int | None = None
+        self._was_finished = False
         self._completed = 0
         self._failed = 0
         self._last_checkpoint: int | None = None
@@ -179,7 +180,8 @@ class JobLife:
         try:
             return await self._run_attempt()
         except* Exception as group:  # whatever user code raises; cancellation is not among it
-            cause = first_cause(group)
+            final, _ = group.split(_FINAL)
+            cause = first_cause(final or group)
         number = self._attempt.number if self._attempt is not None else 0
         if self._attempt is not None:
             self._attempt.coordinator.close(
@@ -198,7 +200,8 @@ class JobLife:
         if self._attempts == 0 and restorable is not None:
             self._restored_from = restorable.manifest.checkpoint_id
             self._last_checkpoint = self._restored_from
-            if restorable.manifest.final:
+            self._was_finished = restorable.manifest.final
+            if self._was_finished and not restorable.names_transactions:
                 return "already_finished"
         self._attempts += 1
         self._attempt = Attempt(prepared, self._clock, self.log)
@@ -208,7 +211,8 @@ class JobLife:
             self.log.record(
                 events.JobFinished(self._clock.wall_ms(), self.job, self._attempt.number)
             )
-            return "finished"
+            # Whether the earlier run came to commit its tail was not known: now it is (P30).
+            return "already_finished" if self._was_finished else "finished"
         self.log.record(
             events.JobStopped(
                 self._clock.wall_ms(), self.job, self._attempt.number, self._last_checkpoint

@@ -32,6 +32,11 @@ class Restorable:
     frames: Frames
 
     @property
+    def names_transactions(self) -> bool:
+        """Some sink may still have to commit what it wrote (rule P30)."""
+        return any(handle.kind == "transactions" for _, handle in self.frames)
+
+    @property
     def in_flight_records(self) -> int:
         """Records that were on their way."""
         return sum(handle.records for _, handle in self.frames if handle.kind in IN_FLIGHT)

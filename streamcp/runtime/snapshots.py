@@ -122,6 +122,11 @@ class SnapshotWriter:
             for section in snapshot.sections:
                 section.drop()
             return
+        if self._writer is None:
+            # Nothing is kept, so nothing need be serializable.
+            for section in snapshot.sections:
+                section.drop()
+            snapshot.sections.clear()
         self._added[snapshot.checkpoint_id].append(snapshot)
         self._to_freeze.append(snapshot)
         self._wakeup.set()
