@@ -394,7 +394,7 @@ class StagedSubtask(ExactlyOnceSubtask):
             if self.held:
                 await self.wait("idle")
                 continue
-            full = self._staged >= self.context.staged_capacity
+            full = self._staged >= self.context.staged_capacity and not self._barrier_is_coming
             records = self._take(data=not full)
             if records is not None:
                 self._log.open_transaction()
@@ -409,6 +409,16 @@ class StagedSubtask(ExactlyOnceSubtask):
                 if full:
                     self._request_checkpoint()
                 await self.wait("busy" if full else "idle")
+
+    def checkpoint_begins(self) -> None:
+        """A full sink goes on until the barrier comes."""
+        self.wakeup.set()
+
+    @property
+    def _barrier_is_coming(self) -> bool:
+        """A barrier is on its way behind the data: who took no data would wait for it forever."""
+        trigger = self._overtaking.trigger
+        return trigger is not None and trigger.checkpoint_id > self._alignment.last
 
     async def _deliver(self) -> None:
         """Write, prepare and commit each completed transaction, in order."""

@@ -143,6 +143,9 @@ class Subtask:
         else:
             raise AssertionError(f"{self.id} has no place for a section of kind {kind!r}")
 
+    def checkpoint_begins(self) -> None:
+        """A checkpoint begins in this process; its barrier may come much later."""
+
     def on_complete(self, checkpoint_id: int) -> None:
         """A checkpoint is complete (rule P30)."""
 

@@ -50,6 +50,8 @@ class BarrierWorkList:
                 self._guarded(subtask, subtask.take_final_snapshot, trigger)
             elif subtask.id in trigger.triggered:
                 self._guarded(subtask, subtask.triggered, trigger)
+            else:
+                subtask.checkpoint_begins()
         self._work_off(trigger)
 
     def escalate(self) -> None:

@@ -1,0 +1,155 @@
+"""Random jobs, killed, crashed and cancelled at random moments: I1 to I3.
+
+To replay one seed: STREAMCP_SEEDS=17 pytest tests/recovery/test_random_jobs.py; a range is 0-500.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streamcp as sc
+from streamcp.runners.handle import JobHandle, JobResult
+from streamcp.runners.life import JobLife
+from tests.recovery.graphs import Calls, JobDrawing
+from tests.recovery.world import Target, copy_directory, json_records, run_job
+
+
+def _seeds(default: str) -> list[int]:
+    first, _, last = os.environ.get("STREAMCP_SEEDS", default).partition("-")
+    return list(range(int(first), int(last or first) + 1))
+
+
+Output = dict[str, Counter[str]]
+
+
+class Place:
+    """Everything durable of one run: checkpoints, files, targets."""
+
+    def __init__(self, root: Path, target: Target) -> None:
+        self.root = root
+        self.target = target
+
+    def drawing(self, seed: int, calls: Calls) -> JobDrawing:
+        root = self.root
+        drawing = JobDrawing(seed, calls, self.target, root / "checkpoints", root / "files")
+        drawing.draw()
+        return drawing
+
+    def killed_copy(self, root: Path) -> Place:
+        copy_directory(self.root, root)
+        return Place(root, self.target.copy())
+
+    def output(self, drawing: JobDrawing) -> Output:
+        return {name: Counter(map(repr, self._records(name))) for name in drawing.exact}
+
+    def at_least(self, drawing: JobDrawing) -> Output:
+        return {
+            name: Counter(repr(record) for sink, record in self.target.plain if sink == name)
+            for name in drawing.at_least
+        }
+
+    def _records(self, name: str) -> list[Any]:
+        if name.startswith("files"):
+            return json_records(self.root / "files" / name)
+        return self.target.records(name)
+
+
+def _meddle(rnd: random.Random) -> Any:
+    """Ask for checkpoints, modes and intervals at random times."""
+
+    async def meddle(handle: JobHandle) -> None:
+        await asyncio.sleep(0)
+        while True:
+            await asyncio.sleep(rnd.choice((0, 0, 0.001, 0.005)))
+            match rnd.randrange(6):
+                case 0:
+                    handle.set_mode(rnd.choice(("aligned", "unaligned", "adaptive")))
+                case 1:
+                    handle.set_interval(rnd.choice((None, "1ms", "5ms")))
+                case 2:
+                    handle.set_alignment_timeout(rnd.choice(("0s", "1ms", "10ms")))
+                case 3 | 4:
+                    try:
+                        await handle.checkpoint()
+                    except sc.CheckpointFailed:
+                        continue
+                case _:
+                    handle.view()
+
+    return meddle
+
+
+def _run_until_ended(
+    place: Place, seed: int, run_seed: int, copies: Path, *, rough: bool
+) -> list[Place]:
+    """Run the job of `seed` to its end, through crashes; return copies of what kills would have
+    left behind."""
+    rnd = random.Random(run_seed)
+    killed: list[Place] = []
+    crashes = [rnd.randint(1, 600) for _ in range(rnd.randint(0, 3))] if rough else []
+    calls = Calls(crashes)
+    cancels = [rnd.randint(1, 400) for _ in range(rnd.randint(0, 2))] if rough else []
+    while True:
+        drawing = place.drawing(seed, calls)
+        cancel_at = cancels.pop() if cancels else None
+        kill_at = {rnd.randint(1, 500) for _ in range(3)} if rough else set()
+        turns = 0
+
+        def on_turn(
+            life: JobLife, kill_at: set[int] = kill_at, cancel_at: int | None = cancel_at
+        ) -> None:
+            nonlocal turns
+            turns += 1
+            if turns in kill_at:
+                killed.append(place.killed_copy(copies / str(len(killed))))
+            if turns == cancel_at:
+                raise asyncio.CancelledError
+
+        meddle = _meddle(rnd) if rough else None
+        result = run_job(drawing.job, seed=rnd.randrange(1 << 30), use=meddle, on_turn=on_turn)
+        if result is not None:
+            assert result.outcome in ("finished", "already_finished")
+            return killed
+
+
+def _compare(place: Place, drawing: JobDrawing, exact: Output, at_least: Output) -> None:
+    output = place.output(drawing)
+    for name, expected in exact.items():
+        assert output[name] == expected, (
+            f"{name}: too many {output[name] - expected}, too few {expected - output[name]}"
+        )
+    for name, records in place.at_least(drawing).items():
+        assert not at_least[name] - records, f"{name} lost {at_least[name] - records}"
+        assert records.keys() <= at_least[name].keys(), f"{name} has strange records"
+
+
+def check_seed(seed: int, tmp_path: Path) -> None:
+    """One random job: run once undisturbed, once roughly, and go on from every kill."""
+    quiet = Place(tmp_path / "quiet", Target())
+    drawing = quiet.drawing(seed, Calls())
+    print(f"seed {seed}: {' '.join(drawing.described)}")
+    _run_until_ended(quiet, seed, seed, tmp_path, rough=False)
+    exact, at_least = quiet.output(drawing), quiet.at_least(drawing)
+    wrong = [one for records in exact.values() for one in records if "#" in one]
+    assert not wrong, f"already undisturbed: {wrong[:5]}"
+
+    rough = Place(tmp_path / "rough", Target())
+    killed = _run_until_ended(rough, seed, seed + 1, tmp_path / "killed", rough=True)
+    _compare(rough, drawing, exact, at_least)
+    for number, place in enumerate(killed):
+        _run_until_ended(place, seed, seed + 2 + number, tmp_path, rough=False)
+        _compare(place, drawing, exact, at_least)
+
+
+@pytest.mark.parametrize("seed", _seeds("0-39"))
+def test_random_job_through_kills_crashes_and_cancellations_has_the_output_of_an_undisturbed_run(
+    seed: int, tmp_path: Path
+) -> None:
+    check_seed(seed, tmp_path)
