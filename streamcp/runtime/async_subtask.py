@@ -134,7 +134,7 @@ class AsyncSubtask(Subtask):
             self._told = False
             if self.refill():
                 await self.turns.end_if_over(clock.monotonic())
-            elif self.gate.hand is None and self.gate.all_ended and not self._pending.count:
+            elif self._drained and not self.timers_are_due:
                 return
             elif not self.held:
                 await self.wait(self._waiting_for(), timeout=self.until_timer())
@@ -156,6 +156,10 @@ class AsyncSubtask(Subtask):
             return False
         emitted = self._emit_results()
         return self._admit() or emitted
+
+    @property
+    def _drained(self) -> bool:
+        return self.gate.hand is None and self.gate.all_ended and not self._pending.count
 
     def _waiting_for(self) -> Waiting:
         if not self.output.writable:

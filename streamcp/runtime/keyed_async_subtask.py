@@ -228,7 +228,7 @@ class KeyedAsyncSubtask(Subtask):
                 pass
             if self.refill():
                 await self.turns.end_if_over(clock.monotonic())
-            elif self.gate.hand is None and self.gate.all_ended and not self._slots:
+            elif self._drained and not self.timers_are_due:
                 return
             elif not self.held:
                 await self.wait(self._waiting_for(), timeout=self.until_timer())
@@ -250,6 +250,10 @@ class KeyedAsyncSubtask(Subtask):
             return False
         emitted = self._emit_results()
         return self._admit() or emitted
+
+    @property
+    def _drained(self) -> bool:
+        return self.gate.hand is None and self.gate.all_ended and not self._slots
 
     def _waiting_for(self) -> Waiting:
         if not self.output.writable:

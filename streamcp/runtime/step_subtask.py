@@ -25,7 +25,7 @@ class StepSubtask(Subtask):
                 self._work_slice()
                 await self.turns.end_if_over(clock.monotonic())
                 continue
-            if self.gate.hand is None and self.gate.all_ended:
+            if self.gate.hand is None and self.gate.all_ended and not self.timers_are_due:
                 break
             if not self.held:
                 waiting: Waiting = "idle" if self.output.writable else "backpressured"

@@ -377,6 +377,12 @@ class Subtask:
             self.hand_on()
         self.context.end_of_slice(now)
 
+    @property
+    def timers_are_due(self) -> bool:
+        """Timers of the fused steps wait for nothing but room in the outputs."""
+        due = self.chain.next_timer()
+        return due is not None and due <= self.context.clock.wall_ms()
+
     def until_timer(self) -> float | None:
         """Seconds until the earliest timer of the fused steps; None if there is none, or if there
         is no room for what it may emit."""

@@ -139,14 +139,11 @@ class InlineLoop(VirtualTimeLoop):
         self.on_turn()
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
-        future = self.create_future()
-        try:
-            result = func(*args)
-        except BaseException as error:
-            self.call_soon(lambda: future.cancelled() or future.set_exception(error))
-        else:
-            self.call_soon(lambda: future.cancelled() or future.set_result(result))
-        return future
+        return asyncio.ensure_future(_called(partial(func, *args)), loop=self)
+
+
+async def _called(call: Callable[[], Any]) -> Any:
+    return call()
 
 
 @contextmanager
@@ -161,7 +158,7 @@ def inline_threads(rnd: random.Random) -> Iterator[None]:
             await asyncio.sleep(0)
         return result
 
-    no_sync = mock.patch.object(os, "fsync", lambda descriptor: None)
+    no_sync = mock.patch.object(os, "fsync", autospec=True)
     with mock.patch.object(anyio.to_thread, "run_sync", run_sync), no_sync:
         yield
 
