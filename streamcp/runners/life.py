@@ -90,15 +90,16 @@ class JobLife:
         attempt = self._attempt
         checkpoints = self._settings.checkpoints
         mode = attempt.coordinator.mode if attempt is not None else None
+        now = self._clock.monotonic()
         return JobView(
             job=self.job,
             state=self._state,
             attempt=attempt.number if attempt is not None else 0,
-            at=self._clock.monotonic(),
+            at=now,
             mode=(mode or checkpoints.mode) if checkpoints is not None else "none",
             restored_from=self._restored_from,
             last_checkpoint=self._last_checkpoint,
-            tasks=task_views(self._plan, attempt.subtasks if attempt is not None else ()),
+            tasks=task_views(self._plan, attempt.subtasks if attempt is not None else (), now),
             checkpoints=tuple(self._history[-100:]),
         )
 

@@ -27,10 +27,14 @@ class _Rate:
         self.value: float | None = None
 
     def look(self, records: int, busy: float) -> float | None:
-        """Take the subtask's totals; return the newest rate that is known."""
+        """Take the subtask's totals; return the newest rate that is known.
+
+        Before there is a sample, what little was measured is better than nothing."""
         if busy - self._busy >= SHORTEST_SAMPLE:
             self.value = max(records - self._records, 1) / (busy - self._busy)
             self._records, self._busy = records, busy
+        if self.value is None and records and busy > 0:
+            return records / busy
         return self.value
 
 
@@ -99,12 +103,12 @@ class LocalTasks:
             by_task.setdefault(subtask.id.task, []).append(subtask)
         return [self._task_facts(name, subtasks) for name, subtasks in by_task.items()]
 
+    def _rate_of(self, subtask: Subtask) -> float | None:
+        busy = subtask.meter.upto(self._context.clock.monotonic())["busy"]
+        return self._rates[subtask.id].look(subtask.meter.records_in, busy)
+
     def _task_facts(self, name: str, subtasks: Sequence[Subtask]) -> TaskFacts:
-        rates = [
-            rate
-            for subtask in subtasks
-            if (rate := self._rates[subtask.id].look(subtask.meter.records_in, subtask.meter.busy))
-        ]
+        rates = [rate for subtask in subtasks if (rate := self._rate_of(subtask))]
         taken = sum(subtask.meter.records_in for subtask in subtasks)
         sent = sum(c.pushed for subtask in subtasks for c in subtask.output.channels)
         outputs = self._edges_out[name]

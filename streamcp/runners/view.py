@@ -65,20 +65,21 @@ class JobView:
         return asdict(self)
 
 
-def task_views(plan: PhysicalPlan, subtasks: Sequence[Subtask]) -> tuple[TaskView, ...]:
-    """Look at every task."""
+def task_views(plan: PhysicalPlan, subtasks: Sequence[Subtask], now: float) -> tuple[TaskView, ...]:
+    """Look at every task, at `now` (monotonic)."""
     views = []
     for task in plan.tasks:
         own = [subtask for subtask in subtasks if subtask.id.task == task.name]
         count = max(1, len(own))
+        times = [subtask.meter.upto(now) for subtask in own]
         channels = [channel for subtask in own for channel in subtask.gate.channels]
         views.append(
             TaskView(
                 name=task.name,
                 parallelism=task.parallelism,
-                busy=sum(subtask.meter.busy for subtask in own) / count,
-                idle=sum(subtask.meter.idle for subtask in own) / count,
-                backpressured=sum(subtask.meter.backpressured for subtask in own) / count,
+                busy=sum(time["busy"] for time in times) / count,
+                idle=sum(time["idle"] for time in times) / count,
+                backpressured=sum(time["backpressured"] for time in times) / count,
                 records_in=sum(subtask.meter.records_in for subtask in own),
                 queued=sum(channel.occupied for channel in channels),
                 capacity=sum(channel.capacity for channel in channels),

@@ -15,9 +15,10 @@ from streamcp.checkpoint.snapshot import SectionKind
 from streamcp.operators.steps import Call, FilterStep, FlatMapStep, ForEachStep
 from streamcp.runtime.call_pool import CallPool
 from streamcp.runtime.calling import expanded
+from streamcp.runtime.meters import Waiting
 from streamcp.runtime.pending import CapturedPending, Failed, PendingList, Ticket
 from streamcp.runtime.snapshots import CapturedSection, Freezing
-from streamcp.runtime.subtask import Subtask, Waiting
+from streamcp.runtime.subtask import Subtask
 from streamcp.serialization.captured import Captured
 
 # Records, results and waiters together, per call that may run at once: enough that a worker

@@ -20,10 +20,11 @@ from streamcp.runtime.async_subtask import PENDING_PER_CALL, gathered
 from streamcp.runtime.call_pool import CallPool
 from streamcp.runtime.calling import expanded
 from streamcp.runtime.keyed_steps import Effects, refuse_state
+from streamcp.runtime.meters import Waiting
 from streamcp.runtime.pending import CapturedPending, Failed, Status
 from streamcp.runtime.snapshots import CapturedSection, Freezing
 from streamcp.runtime.steps import key_of, with_keyed_service
-from streamcp.runtime.subtask import Subtask, Waiting
+from streamcp.runtime.subtask import Subtask
 from streamcp.serialization.captured import Captured
 from streamcp.serialization.immutable import is_deeply_immutable
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
+Waiting: TypeAlias = Literal["idle", "backpressured", "busy"]
+"""What a wait is for: input, room in the outputs, or calls that are being made."""
+
 
 class StepMeter:
     """Records of one step in one subtask."""
@@ -18,13 +23,37 @@ class StepMeter:
 class TaskMeter:
     """Where one subtask's time goes, in seconds; and its records.
 
-    `busy` working, `idle` waiting for input, `backpressured` waiting for room in its outputs."""
+    `busy` working, `idle` waiting for input, `backpressured` waiting for room in its outputs.
+    A wait is counted as it ends; `upto` counts one under way as well, so that a task that is
+    stuck shows it."""
 
-    __slots__ = ("backpressured", "busy", "idle", "records_in", "records_out")
+    __slots__ = ("_since", "_waiting", "backpressured", "busy", "idle", "records_in")
 
     def __init__(self) -> None:
         self.busy = 0.0
         self.idle = 0.0
         self.backpressured = 0.0
         self.records_in = 0
-        self.records_out = 0
+        self._waiting: Waiting = "idle"
+        self._since: float | None = None
+
+    def begin(self, waiting: Waiting, now: float) -> None:
+        """A wait begins at `now` (monotonic)."""
+        self._waiting, self._since = waiting, now
+
+    def end(self, now: float) -> None:
+        """The wait is over."""
+        if self._since is not None:
+            waited, self._since = now - self._since, None
+            setattr(self, self._waiting, getattr(self, self._waiting) + waited)
+
+    def upto(self, now: float) -> dict[Waiting, float]:
+        """The seconds of each kind until `now`."""
+        seconds: dict[Waiting, float] = {
+            "busy": self.busy,
+            "idle": self.idle,
+            "backpressured": self.backpressured,
+        }
+        if self._since is not None:
+            seconds[self._waiting] += now - self._since
+        return seconds

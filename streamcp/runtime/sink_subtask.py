@@ -78,13 +78,11 @@ class SinkSubtask(Subtask):
         return self.gate.hand is None and self.gate.all_ended
 
     async def _write(self, write: Callable[..., Awaitable[None]], *arguments: Any) -> list[Any]:
-        """Write, again as often as the retry allows; the time counts as busy.
+        """Write, again as often as the retry allows.
 
         Return the failures to be diverted: by the caller, in one step with what it notes of the
         write, so that a checkpoint holds either both or neither. Raises StepFailed where the
         sink's errors fail the job."""
-        clock = self.context.clock
-        started = clock.monotonic()
         failures: list[Any] = []
         attempt = 1
         while (error := await _failure(write, *arguments)) is not None:
@@ -95,7 +93,15 @@ class SinkSubtask(Subtask):
             self._step_meter.retries += 1
             await asyncio.sleep(retry.delay(attempt))
             attempt += 1
-        self.meter.busy += clock.monotonic() - started
+        return failures
+
+    async def _write_busy(
+        self, write: Callable[..., Awaitable[None]], *arguments: Any
+    ) -> list[Any]:
+        """As `_write`; this subtask does nothing else meanwhile, so the time counts as busy."""
+        self.meter.begin("busy", self.context.clock.monotonic())
+        failures = await self._write(write, *arguments)
+        self.meter.end(self.context.clock.monotonic())
         return failures
 
     def _failures(self, records: list[Any], error: Exception, attempts: int) -> list[Any]:
@@ -177,7 +183,7 @@ class AtLeastOnceSubtask(SinkSubtask):
         self._writing = captured
         if self.context.keep_records:
             captured.before_use()
-        failures = await self._write(self._sink.write, captured.value)
+        failures = await self._write_busy(self._sink.write, captured.value)
         self._writing = None
         self._divert(failures)
 
@@ -292,7 +298,7 @@ class TransactionalSubtask(ExactlyOnceSubtask):
             records = self._take(data=True)
             if records is not None:
                 transaction = Transaction(self._log.open_transaction())
-                failures = await self._write(self._sink.write, records, transaction)
+                failures = await self._write_busy(self._sink.write, records, transaction)
                 self._keep_failures(failures)
                 self._divert(failures)
                 self.gate.release(self._taken_from, len(records))

@@ -198,12 +198,14 @@ class SourceSubtask(Subtask):
                 while self._rest is not None:
                     self._work_slice(len(self._rest))
             self.hand_on()
+            self.meter.begin("idle", self.context.clock.monotonic())
 
         while True:
             await self._work_off_rest()
             if reader.ended:
                 return
             await self._collect(reader, min(self.slices.records, self.output.room), before_wait)
+            self.meter.end(self.context.clock.monotonic())
             if not self.held:
                 self._take_over(reader)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from streamcp.runtime.subtask import Subtask, Waiting
+from streamcp.runtime.meters import Waiting
+from streamcp.runtime.subtask import Subtask
 
 
 class StepSubtask(Subtask):

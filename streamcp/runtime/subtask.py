@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from streamcp.channel.channel import Channel
 from streamcp.channel.input_gate import InputGate
@@ -29,7 +29,7 @@ from streamcp.checkpoint.snapshot import SectionKind, SubtaskStatistics
 from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput
 from streamcp.identifiers import SubtaskId
 from streamcp.runtime.gateway import TaskContext
-from streamcp.runtime.meters import TaskMeter
+from streamcp.runtime.meters import TaskMeter, Waiting
 from streamcp.runtime.snapshots import (
     CapturedSection,
     Freezing,
@@ -42,10 +42,6 @@ from streamcp.serialization.captured import Captured
 
 # A partial batch waits no longer than this while the task is busy; an idle task hands on at once.
 BUFFER_TIMEOUT = 0.01
-
-
-Waiting: TypeAlias = Literal["idle", "backpressured", "busy"]
-"""What a wait is for: input, room in the outputs, or calls that are being made."""
 
 
 class Overtaking(Protocol):
@@ -397,16 +393,9 @@ class Subtask:
         """Hand everything on, then wait to be woken; the time counts as `waiting`."""
         self.hand_on()
         clock, meter = self.context.clock, self.meter
-        started = clock.monotonic()
+        meter.begin(waiting, clock.monotonic())
         await self.wakeup.wait(timeout)
-        waited = clock.monotonic() - started
-        match waiting:
-            case "idle":
-                meter.idle += waited
-            case "backpressured":
-                meter.backpressured += waited
-            case "busy":
-                meter.busy += waited
+        meter.end(clock.monotonic())
         self.turns.begin()
 
     def finish(self) -> None:
