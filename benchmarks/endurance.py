@@ -15,6 +15,7 @@ import random
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +45,8 @@ class Sizes:
     failing_records: int
 
 
-FULL = Sizes(10, 40_000, 40_000, 0.02, 2.5, 120.0, 20.0, 5_000)
-QUICK = Sizes(3, 6_000, 6_000, 0.01, 1.5, 8.0, 10.0, 1_000)
+FULL = Sizes(10, 40_000, 40_000, 0.02, 2.0, 120.0, 20.0, 5_000)
+QUICK = Sizes(4, 8_000, 8_000, 0.02, 2.0, 8.0, 10.0, 1_000)
 
 
 # ---- kills
@@ -74,25 +75,38 @@ async def kills(run: Run[Sizes]) -> Sequence[Row]:
         with tempfile.TemporaryDirectory() as folder:
             run.say(f"{job}, undisturbed")
             undisturbed = _options(run.sizes, "unaligned", options | {"latency": 0.001})
+            started = time.monotonic()
             async with Child([CHILD, "killed", folder, undisturbed]) as child:
-                await child.wait()
+                await child.line()
+                longest_life = time.monotonic() - started + run.sizes.longest_life
+                await child.lines()
             expected = read_lines(Path(folder) / "out")
         for mode in MODES:
-            rows += await _kill(run, job, mode, options, expected)
+            rows += await _kill(run, job, mode, options, expected, longest_life)
     return rows
 
 
 async def _kill(
-    run: Run[Sizes], job: str, mode: Mode, options: Mapping[str, Any], expected: Sequence[bytes]
+    run: Run[Sizes],
+    job: str,
+    mode: Mode,
+    options: Mapping[str, Any],
+    expected: Sequence[bytes],
+    longest_life: float,
 ) -> list[Row]:
     name = f"{job}, {mode}"
     chance = random.Random(f"{run.seed} {name}")
     with tempfile.TemporaryDirectory() as folder:
         command = [CHILD, "killed", folder, _options(run.sizes, mode, options)]
-        killed = await _kill_until_done(run, name, command, chance)
+        killed = await _kill_until_done(run, name, command, chance, longest_life)
         written = read_lines(Path(folder) / "out")
         left = _left_over(Path(folder))
     return [
+        check(
+            f"{name}: killed as often as wanted",
+            killed.kills == run.sizes.kills,
+            f"{killed.kills} kills within {longest_life:.2f} s after each start",
+        ),
         check(
             f"{name}: output after {killed.kills} kills equals the undisturbed output",
             written == expected and killed.outcome == "finished",
@@ -108,9 +122,13 @@ async def _kill(
 
 
 async def _kill_until_done(
-    run: Run[Sizes], name: str, command: Sequence[str], chance: random.Random
+    run: Run[Sizes],
+    name: str,
+    command: Sequence[str],
+    chance: random.Random,
+    longest_life: float,
 ) -> Killed:
-    """Start, kill at a random moment of its life, start again; at last let it end."""
+    """Start, kill at a random moment (the start-up included), start again; at last let it end."""
     restarts = said = count = 0
     replayed: list[int] = []
     complete = False  # some checkpoint is known to be complete: a restart must tell of it
@@ -118,7 +136,7 @@ async def _kill_until_done(
         run.say(f"{name}, {count} kills")
         async with Child(command) as child:
             if number < run.sizes.kills:
-                await asyncio.sleep(chance.uniform(0.0, run.sizes.longest_life))
+                await asyncio.sleep(chance.uniform(0.0, longest_life))
                 child.kill()
             lines = [json.loads(line) for line in await child.lines() if line.endswith("}")]
             code = await child.wait()
