@@ -1,0 +1,238 @@
+"""One subtask's decisions, event by event (P8 to P10, P13, P14, P26)."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamcp.checkpoint.alignment import (
+    Abandon,
+    Acknowledge,
+    Alignment,
+    Block,
+    CloseCapture,
+    Decision,
+    Forward,
+    Phase,
+    Resume,
+    TakeSnapshot,
+)
+
+
+def aligned(n: int, *resumed: int) -> list[Decision]:
+    """The decisions when the last barrier in line has come."""
+    resume: list[Decision] = [Resume(frozenset(resumed))] if resumed else []
+    return [TakeSnapshot(n), Forward(n, overtaking=False), *resume, Acknowledge(n)]
+
+
+# ---- aligned
+
+
+def test_source_snapshots_and_acknowledges_at_the_trigger() -> None:
+    assert Alignment(0).trigger(1, unaligned=False) == aligned(1)
+
+
+def test_single_input_snapshots_at_its_barrier_without_blocking() -> None:
+    assert Alignment(1).barrier_in_line(1, 0) == aligned(1)
+
+
+def test_channels_block_until_the_last_barrier() -> None:
+    alignment = Alignment(3)
+    assert alignment.barrier_in_line(1, 2) == [Block(2)]
+    assert alignment.barrier_in_line(1, 0) == [Block(0)]
+    assert alignment.barrier_in_line(1, 1) == aligned(1, 0, 2)
+    assert alignment.phase is Phase.IDLE
+
+
+def test_ended_channel_counts_as_delivered() -> None:
+    alignment = Alignment(2)
+    assert alignment.end_of_input(0) == []
+    assert alignment.barrier_in_line(1, 1) == aligned(1)
+
+
+def test_end_of_input_during_alignment_may_be_the_last_delivery() -> None:
+    alignment = Alignment(2)
+    assert alignment.barrier_in_line(1, 0) == [Block(0)]
+    assert alignment.end_of_input(1) == aligned(1, 0)
+
+
+def test_triggered_subtask_waits_for_the_ends_of_finished_senders() -> None:
+    alignment = Alignment(2)
+    assert alignment.trigger(1, unaligned=False, finished={0, 1}) == []
+    assert alignment.end_of_input(0) == []
+    assert alignment.end_of_input(1) == aligned(1)
+
+
+# ---- one after another
+
+
+def test_newer_barrier_abandons_the_older_alignment() -> None:
+    alignment = Alignment(3)
+    alignment.barrier_in_line(1, 0)
+    assert alignment.barrier_in_line(2, 1) == [Abandon(1), Resume(frozenset({0})), Block(1)]
+    assert alignment.barrier_in_line(1, 2) == []
+    assert alignment.barrier_in_line(2, 0) == [Block(0)]
+    assert alignment.barrier_in_line(2, 2) == aligned(2, 0, 1)
+
+
+def test_newer_overtaking_barrier_abandons_an_open_capture() -> None:
+    alignment = Alignment(2)
+    alignment.barrier_overtaking(1, 0)
+    assert alignment.barrier_overtaking(2, 0) == [
+        Abandon(1),
+        TakeSnapshot(2, {0: "all", 1: "all"}, frozenset({1})),
+        Forward(2, overtaking=True),
+    ]
+    assert alignment.barrier_overtaking(2, 1) == [CloseCapture(1), Acknowledge(2)]
+
+
+@pytest.mark.parametrize("older", [1, 2])
+def test_barrier_not_newer_than_the_last_snapshot_is_dropped(older: int) -> None:
+    alignment = Alignment(1)
+    alignment.barrier_in_line(2, 0)
+    assert alignment.barrier_in_line(older, 0) == []
+    assert alignment.barrier_overtaking(older, 0) == []
+    assert alignment.trigger(older, unaligned=False) == []
+    assert alignment.escalate(older, in_line={0}) == []
+
+
+# ---- cancelled
+
+
+def test_cancelling_resumes_blocked_channels_and_later_barriers_are_dropped() -> None:
+    alignment = Alignment(2)
+    alignment.barrier_in_line(1, 0)
+    assert alignment.cancel(1) == [Abandon(1), Resume(frozenset({0}))]
+    assert alignment.barrier_in_line(1, 1) == []
+    assert alignment.barrier_in_line(2, 0) == [Block(0)]
+
+
+def test_cancelling_ends_an_open_capture() -> None:
+    alignment = Alignment(2)
+    alignment.barrier_overtaking(1, 0)
+    assert alignment.cancel(1) == [Abandon(1)]
+    assert alignment.barrier_overtaking(1, 1) == []
+
+
+def test_cancelling_before_the_first_barrier_drops_it_when_it_comes() -> None:
+    alignment = Alignment(2)
+    assert alignment.cancel(1) == []
+    assert alignment.barrier_in_line(1, 0) == []
+    assert alignment.barrier_overtaking(1, 0) == []
+
+
+def test_cancelling_after_the_acknowledgement_changes_nothing() -> None:
+    alignment = Alignment(1)
+    alignment.barrier_in_line(1, 0)
+    assert alignment.cancel(1) == []
+
+
+def test_cancelling_an_older_checkpoint_leaves_the_current_one() -> None:
+    alignment = Alignment(2)
+    alignment.barrier_in_line(2, 0)
+    assert alignment.cancel(1) == []
+    assert alignment.barrier_in_line(2, 1) == aligned(2, 0)
+
+
+# ---- unaligned
+
+
+def test_first_overtaking_barrier_snapshots_captures_and_forwards_at_once() -> None:
+    alignment = Alignment(3)
+    assert alignment.barrier_overtaking(1, 1) == [
+        TakeSnapshot(1, {0: "all", 1: "all", 2: "all"}, frozenset({0, 2})),
+        Forward(1, overtaking=True),
+    ]
+    assert alignment.phase is Phase.CAPTURING
+    assert alignment.barrier_overtaking(1, 0) == [CloseCapture(0)]
+    assert alignment.end_of_input(2) == [CloseCapture(2), Acknowledge(1)]
+
+
+def test_channel_of_a_finished_sender_is_captured_and_not_waited_for() -> None:
+    assert Alignment(2).barrier_overtaking(1, 0, finished={1}) == [
+        TakeSnapshot(1, {0: "all", 1: "all"}, frozenset()),
+        Forward(1, overtaking=True),
+        Acknowledge(1),
+    ]
+
+
+def test_channel_that_has_ended_is_not_captured() -> None:
+    alignment = Alignment(2)
+    alignment.end_of_input(1)
+    assert alignment.barrier_overtaking(1, 0, finished={1}) == [
+        TakeSnapshot(1, {0: "all"}, frozenset()),
+        Forward(1, overtaking=True),
+        Acknowledge(1),
+    ]
+
+
+def test_subtask_triggered_unaligned_behind_finished_senders_acknowledges_at_once() -> None:
+    assert Alignment(1).trigger(1, unaligned=True, finished={0}) == [
+        TakeSnapshot(1, {0: "all"}, frozenset()),
+        Forward(1, overtaking=True),
+        Acknowledge(1),
+    ]
+
+
+def test_barrier_in_line_ends_the_capture_of_its_channel_and_blocks_nothing() -> None:
+    alignment = Alignment(2)
+    alignment.barrier_overtaking(1, 0)
+    assert alignment.barrier_in_line(1, 1) == [CloseCapture(1), Acknowledge(1)]
+
+
+def test_second_barrier_of_one_channel_closes_nothing_more() -> None:
+    alignment = Alignment(3)
+    alignment.barrier_overtaking(1, 0)
+    assert alignment.barrier_overtaking(1, 0) == []
+    assert alignment.barrier_in_line(1, 0) == []
+    assert alignment.end_of_input(0) == []
+
+
+# ---- escalated
+
+
+def test_escalation_resumes_what_had_delivered_and_captures_the_rest() -> None:
+    alignment = Alignment(3)
+    alignment.barrier_in_line(1, 0)
+    assert alignment.escalate(1, in_line={1}) == [
+        Resume(frozenset({0})),
+        TakeSnapshot(1, {1: "before_barrier", 2: "all"}, frozenset({2})),
+        Forward(1, overtaking=True),
+    ]
+    assert alignment.barrier_in_line(1, 2) == [CloseCapture(2), Acknowledge(1)]
+
+
+def test_escalation_finds_a_barrier_in_line_before_the_first_was_taken() -> None:
+    assert Alignment(1).escalate(1, in_line={0}) == [
+        TakeSnapshot(1, {0: "before_barrier"}, frozenset()),
+        Forward(1, overtaking=True),
+        Acknowledge(1),
+    ]
+
+
+def test_escalation_of_a_subtask_that_no_barrier_has_reached_waits_for_it() -> None:
+    alignment = Alignment(2)
+    assert alignment.escalate(1) == []
+    assert alignment.barrier_overtaking(1, 0, in_line={1}) == [
+        TakeSnapshot(1, {0: "all", 1: "before_barrier"}, frozenset()),
+        Forward(1, overtaking=True),
+        Acknowledge(1),
+    ]
+
+
+def test_escalating_twice_or_after_the_acknowledgement_does_nothing() -> None:
+    alignment = Alignment(2)
+    alignment.barrier_in_line(1, 0)
+    alignment.escalate(1)
+    assert alignment.escalate(1) == []
+    alignment.barrier_in_line(1, 1)
+    assert alignment.escalate(1) == []
+
+
+def test_escalation_counts_finished_senders_as_delivered() -> None:
+    alignment = Alignment(2)
+    alignment.trigger(1, unaligned=False, finished={0, 1})
+    assert alignment.escalate(1, finished={0, 1}) == [
+        TakeSnapshot(1, {0: "all", 1: "all"}, frozenset()),
+        Forward(1, overtaking=True),
+        Acknowledge(1),
+    ]
