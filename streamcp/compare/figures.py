@@ -116,7 +116,7 @@ def _figures(mode: Mode, experiment: Experiment, expected: Output) -> ModeFigure
         mode=mode,
         completed=len(completed),
         failed=len(failed),
-        failures=Counter(one.failure or "unknown" for one in failed),
+        failures=dict(Counter(one.failure or "unknown" for one in failed)),
         unaligned=sum(one.mode == "unaligned" for one in completed),
         escalated=sum(one.escalated_after is not None for one in completed),
         barrier_delay=_figure([one.barrier_delay for one in completed]),

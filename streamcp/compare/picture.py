@@ -107,11 +107,15 @@ def _strip(
     spread = random.Random(1)
     for place, mode in enumerate(modes):
         statistics = _statistics(experiment, mode)
-        values = [value(one) for one in statistics if one.outcome == "completed"]
+        completed = [one for one in statistics if one.outcome == "completed"]
+        values = [value(one) for one in completed]
         failed = sum(one.outcome == "failed" for one in statistics)
-        across = [place + spread.uniform(-_SPREAD, _SPREAD) for _ in values]
-        axes.scatter(
-            across, values, s=32, alpha=0.8, color=_COLOURS[mode], marker=_MARKERS[mode], lw=0
+        _dots(
+            axes,
+            mode,
+            [place + spread.uniform(-_SPREAD, _SPREAD) for _ in values],
+            values,
+            completed,
         )
         if values:
             _mark_median(axes, place, percentile(values, 0.5), text)
@@ -119,6 +123,19 @@ def _strip(
     axes.set_xticks(range(len(modes)), [_label(experiment, mode) for mode in modes])
     axes.set_xlim(-0.6, len(modes) - 0.25)
     _plain(axes)
+
+
+def _dots(
+    axes: Axes,
+    mode: Mode,
+    across: Sequence[float],
+    up: Sequence[float],
+    completed: Sequence[CheckpointStatistics],
+) -> None:
+    """Hollow ones are of the end of a run: a source had ended, and the queues were draining."""
+    colour, marker = _COLOURS[mode], _MARKERS[mode]
+    faces = ["none" if one.finished else colour for one in completed]
+    axes.scatter(across, up, s=32, alpha=0.8, c=faces, edgecolors=colour, marker=marker, lw=1.1)
 
 
 def _mark_median(axes: Axes, place: int, median: float, text: Callable[[float], str]) -> None:
@@ -174,7 +191,7 @@ def _draw_throughput(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) 
     )
     axes.set_ylim(bottom=0)
     axes.set_xlim(left=0)
-    axes.set_xlabel("seconds since the job ran")
+    axes.set_xlabel("seconds since the job ran        (hollow dots above: a source had ended)")
     axes.set_ylabel("records/s")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,.0f}"))
     axes.legend(

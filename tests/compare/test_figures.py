@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import orjson
 import pytest
 
 from streamcp.checkpoint.statistics import CheckpointStatistics, Figure
@@ -87,6 +88,7 @@ def test_mode_whose_checkpoints_never_complete_has_no_delays() -> None:
     assert (mode.completed, mode.failed) == (0, 2)
     assert mode.barrier_delay is None
     assert mode.durable_delay is None
+    assert orjson.loads(orjson.dumps(mode.as_dict()))["failures"] == {"EXPIRED": 2}
 
 
 def test_recovery_is_told_by_the_new_process() -> None:
