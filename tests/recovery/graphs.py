@@ -134,7 +134,7 @@ class JobDrawing:
             "random",
             checkpoints=sc.Checkpoints(
                 to=directory,
-                every=rnd.choice(("1ms", "3ms", "10ms", "50ms")),
+                every=rnd.choice(("2ms", "5ms", "10ms", "50ms")),
                 mode=rnd_mode,
                 alignment_timeout=rnd.choice(("0s", "1ms", "3ms", "20ms")),
                 predict=rnd.random() < 0.5,
@@ -161,7 +161,7 @@ class JobDrawing:
     def _draw_source(self) -> tuple[Any, int]:
         rnd = self._rnd
         splits = rnd.choice((0, 1, 2, 3))
-        count = rnd.choice((0, 1, 10, 30)) if self._number else rnd.choice((10, 30, 60))
+        count = rnd.choice((0, 1, 10, 20)) if self._number else rnd.choice((10, 20, 40))
         name = self._name("source")
         source = _source(name, count, self._keys, self._class, splits, rnd.choice((0, 0, 1, 7)))
         parallelism = rnd.randint(1, 3) if splits else 1

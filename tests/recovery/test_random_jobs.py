@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import streamcp as sc
-from streamcp.runners.handle import JobHandle, JobResult
+from streamcp.observability import events
+from streamcp.runners.handle import JobHandle
 from streamcp.runners.life import JobLife
 from tests.recovery.graphs import Calls, JobDrawing
 from tests.recovery.world import Target, copy_directory, json_records, run_job
@@ -87,10 +88,12 @@ def _meddle(rnd: random.Random) -> Any:
 
 
 def _run_until_ended(
-    place: Place, seed: int, run_seed: int, copies: Path, *, rough: bool
+    place: Place, seed: int, run_seed: int, copies: Path | None, *, rough: bool = False
 ) -> list[Place]:
-    """Run the job of `seed` to its end, through crashes; return copies of what kills would have
-    left behind."""
+    """Run the job of `seed` to its end; return copies of what kills would have left behind.
+
+    Rough: through crashes and cancellations, and killed at random moments. Else: killed right
+    after the completion of each checkpoint."""
     rnd = random.Random(run_seed)
     killed: list[Place] = []
     crashes = [rnd.randint(1, 600) for _ in range(rnd.randint(0, 3))] if rough else []
@@ -99,16 +102,26 @@ def _run_until_ended(
     while True:
         drawing = place.drawing(seed, calls)
         cancel_at = cancels.pop() if cancels else None
-        kill_at = {rnd.randint(1, 500) for _ in range(3)} if rough else set()
+        kill_at = {rnd.randint(1, 500) for _ in range(2)} if rough else set()
         turns = 0
+
+        def kill() -> None:
+            if copies is not None:
+                killed.append(place.killed_copy(copies / str(len(killed))))
+
+        def on_event(event: events.Event) -> None:
+            if isinstance(event, events.CheckpointCompleted) and not rough:
+                kill()
 
         def on_turn(
             life: JobLife, kill_at: set[int] = kill_at, cancel_at: int | None = cancel_at
         ) -> None:
             nonlocal turns
             turns += 1
+            if turns == 1:
+                life.log.subscribe(on_event)
             if turns in kill_at:
-                killed.append(place.killed_copy(copies / str(len(killed))))
+                kill()
             if turns == cancel_at:
                 raise asyncio.CancelledError
 
@@ -130,12 +143,13 @@ def _compare(place: Place, drawing: JobDrawing, exact: Output, at_least: Output)
         assert records.keys() <= at_least[name].keys(), f"{name} has strange records"
 
 
-def check_seed(seed: int, tmp_path: Path) -> None:
-    """One random job: run once undisturbed, once roughly, and go on from every kill."""
+def check_seed(seed: int, tmp_path: Path, checkpoints: int = 3) -> None:
+    """One random job: run once undisturbed, once roughly; go on from every kill, and from
+    `checkpoints` of those that completed undisturbed."""
     quiet = Place(tmp_path / "quiet", Target())
     drawing = quiet.drawing(seed, Calls())
     print(f"seed {seed}: {' '.join(drawing.described)}")
-    _run_until_ended(quiet, seed, seed, tmp_path, rough=False)
+    completed = _run_until_ended(quiet, seed, seed, tmp_path / "completed")
     exact, at_least = quiet.output(drawing), quiet.at_least(drawing)
     wrong = [one for records in exact.values() for one in records if "#" in one]
     assert not wrong, f"already undisturbed: {wrong[:5]}"
@@ -143,8 +157,9 @@ def check_seed(seed: int, tmp_path: Path) -> None:
     rough = Place(tmp_path / "rough", Target())
     killed = _run_until_ended(rough, seed, seed + 1, tmp_path / "killed", rough=True)
     _compare(rough, drawing, exact, at_least)
-    for number, place in enumerate(killed):
-        _run_until_ended(place, seed, seed + 2 + number, tmp_path, rough=False)
+    chosen = random.Random(seed).sample(completed, min(len(completed), checkpoints))
+    for number, place in enumerate(killed + chosen):
+        _run_until_ended(place, seed, seed + 2 + number, None)
         _compare(place, drawing, exact, at_least)
 
 

@@ -55,7 +55,8 @@ def test_staged_sink_whose_write_never_returns_lets_checkpoints_complete(tmp_pat
 
     async def use(handle: JobHandle) -> None:
         for _ in range(5):
-            completed.append((await handle.checkpoint()).checkpoint_id)
+            statistics = await handle.checkpoint()
+            completed.append(statistics.checkpoint_id)
         raise asyncio.CancelledError
 
     gone = _job(tmp_path, lambda: NeverReturns(target, lambda: None), "unaligned")
@@ -82,7 +83,8 @@ def test_write_that_never_returns_at_least_once_lets_checkpoints_complete(
 
     async def use(handle: JobHandle) -> None:
         for _ in range(5):
-            completed.append((await handle.checkpoint()).checkpoint_id)
+            statistics = await handle.checkpoint()
+            completed.append(statistics.checkpoint_id)
         raise asyncio.CancelledError
 
     assert run_job(_job(tmp_path, never, mode), use=use) is None
