@@ -247,7 +247,7 @@ async def stuck(folder: Path, options: Options) -> None:
                 await asyncio.sleep(options["seconds"] / 40)
                 memory.append(resident_bytes())
                 tasks = [task for task in running.view().tasks if task.capacity]
-                fullest = max(fullest, *(task.queued / task.capacity for task in tasks))
+                fullest = max([fullest, *(task.queued / task.capacity for task in tasks)])
             moments = [started, *completed, time.monotonic()]
             gap = max(b - a for a, b in itertools.pairwise(moments))
             say(

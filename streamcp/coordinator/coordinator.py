@@ -42,6 +42,9 @@ _logger = logging.getLogger(__name__)
 FIRST_GUESS_BYTES = 256
 # How often an escalation that is held back by max_in_flight_bytes is looked at again.
 ESCALATION_POLL = 0.02
+# How long a stop waits, once its checkpoint is complete, for sinks to commit what it names. One
+# whose target does not answer would hold the job for ever; the next start commits it as well.
+COMMIT_TIME = 10.0
 
 
 class TaskGateway(Protocol):
@@ -144,6 +147,7 @@ class Coordinator:
         self._bytes_per_record: float = FIRST_GUESS_BYTES
         self._failure: Exception | None = None
         self._overdue = False
+        self._commit_deadline: float | None = None
         self.in_trigger = False
         self.history: deque[CheckpointStatistics] = deque(maxlen=1000)
         self.last_completed: int | None = None
@@ -249,6 +253,7 @@ class Coordinator:
             self._trigger(decision, now)
             self._work_off_inbox()
         self._look_at_age(now)
+        self._look_at_commits(now)
         self._tasks.look_at(self._next_due())
 
     def _work_off_inbox(self) -> None:
@@ -262,6 +267,7 @@ class Coordinator:
                 times += [pending.deadline, self._escalation_due(pending)]
         if self._limits.max_age is not None and not self._overdue:
             times.append(self._last_completed_at + self._limits.max_age)
+        times.append(self._commit_deadline)
         return min((time for time in times if time is not None), default=float("inf"))
 
     def _escalation_due(self, pending: PendingCheckpoint) -> float | None:
@@ -289,6 +295,20 @@ class Coordinator:
         if self._limits.max_in_flight_bytes is None:
             return 0
         return int(self._tasks.queued_records() * self._bytes_per_record)
+
+    def _look_at_commits(self, now: float) -> None:
+        """End a stop whose sinks do not commit: its checkpoint holds what they would."""
+        if self._commit_deadline is None or now < self._commit_deadline:
+            return
+        self._commit_deadline = None
+        _logger.warning(
+            "job %s stops although a sink has not committed its output within %g s; checkpoint %s "
+            "holds it, and the next start commits it",
+            self._facts.job,
+            COMMIT_TIME,
+            self.last_completed,
+        )
+        self.ended.set()
 
     def _look_at_age(self, now: float) -> None:
         """Raise the alarm if the last complete checkpoint is too old (rule P32a)."""
@@ -503,6 +523,9 @@ class Coordinator:
         self._answer(decision, result=statistics)
         if decision.kind in ("stop", "final"):
             self.outcome = "stopped" if decision.kind == "stop" else "finished"
+            # Only with storage: without it, nothing would commit what is left behind.
+            if decision.kind == "stop" and self._storage is not None:
+                self._commit_deadline = now + COMMIT_TIME
             self._end_if_committed()
         self._timer_wakeup.set()
 

@@ -88,6 +88,8 @@ class JobHandle:
     async def stop(self) -> JobResult:
         """Take a last checkpoint, commit what the sinks wrote, and end the job.
 
+        A sink that does not commit within ten seconds is not waited for any longer: the checkpoint
+        holds its output, and the next start commits it.
         Raises CheckpointFailed if that checkpoint fails; then the job goes on. A job that has
         ended already just gives its result."""
         return await self._life.stop(self._task)
