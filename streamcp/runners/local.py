@@ -52,7 +52,7 @@ async def start(
     failure: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(_settled(life), name=f"job {job_name}")
+            task = group.create_task(life.run(), name=f"job {job_name}")
             handle = JobHandle(life, task)
             try:
                 yield handle
@@ -60,14 +60,10 @@ async def start(
                     await handle.stop()
             finally:
                 task.cancel()
-    except* Exception as errors:
+    except* Exception as errors:  # whatever the job or the body raised, without the group
         failure = first_cause(errors)
     if failure is not None:
         raise failure
-
-
-async def _settled(life: JobLife) -> Any:
-    return await life.run()
 
 
 async def take(graph: LogicalGraph, connections: Sequence[Connection], n: int) -> list[Any]:
@@ -84,16 +80,17 @@ async def take(graph: LogicalGraph, connections: Sequence[Connection], n: int) -
     nodes = [node for node in graph.nodes if node in needed]
     part = LogicalGraph(graph.job, graph.parallelism, graph.max_parallelism, [*nodes, sink])
     life = JobLife(part, JobSettings(), ())
-    running = asyncio.ensure_future(life.run())
-    full = asyncio.ensure_future(taken.full.wait())
+    failure: BaseException | None = None
     try:
-        await asyncio.wait([running, full], return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            await running
-    finally:
-        full.cancel()
-        running.cancel()
-        await asyncio.wait([running, full])
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(life.run(), name=f"take from {graph.job}")
+            running.add_done_callback(lambda _: taken.full.set())
+            await taken.full.wait()
+            running.cancel()
+    except* Exception as errors:  # whatever the part of the job raised, without the group
+        failure = first_cause(errors)
+    if failure is not None:
+        raise failure
     return taken.records[:n]
 
 

@@ -323,7 +323,5 @@ class SourceSubtask(Subtask):
             try:
                 with anyio.move_on_after(CLOSING_TIME, shield=True):
                     await close()
-            except (
-                Exception
-            ):  # whatever a user's generator raises: nothing is read from it any more
+            except Exception:  # whatever a user's generator raises: it is read no more
                 _logger.warning("source %r: closing it failed", self._node.label, exc_info=True)

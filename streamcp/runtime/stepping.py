@@ -57,7 +57,7 @@ def _rest(steps: Generator[Any, Any, T], waited_for: Any) -> Generator[Any, Any,
         except GeneratorExit:
             steps.close()
             raise
-        except BaseException as error:
+        except BaseException as error:  # handed to the awaited code, which decides
             thrown = error
         try:
             waited_for = steps.send(sent) if thrown is None else steps.throw(thrown)

@@ -94,7 +94,7 @@ class BarrierWorkList:
         """A handler never raises: a failure is a decline, and the barrier goes on."""
         try:
             handler(trigger)
-        except Exception as error:
+        except Exception as error:  # snapshot hooks call user code, which may raise anything
             self._context.coordinator.decline(
                 subtask.id,
                 trigger.checkpoint_id,

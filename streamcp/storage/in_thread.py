@@ -13,8 +13,6 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, TypeVarTuple
 
-import anyio.to_thread
-
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
@@ -49,7 +47,7 @@ async def in_thread(call: Callable[[*Arguments], T], *arguments: *Arguments) -> 
     """Call something that blocks. Cancelling waits for its end: a half-done call has no owner,
     and one that had not yet begun is made all the same: nobody would know that it was not."""
     with _switching:
-        calling = asyncio.ensure_future(anyio.to_thread.run_sync(call, *arguments))
+        calling = asyncio.get_running_loop().run_in_executor(None, call, *arguments)
         try:
             return await asyncio.shield(calling)
         except asyncio.CancelledError:

@@ -15,6 +15,8 @@ from streamcp.config import JobSettings
 
 ORIGINS = ("command line", "run()", "environment", "Job(...)", "[tool.streamcp]")
 
+DEFAULT = JobSettings().channel_capacity
+
 
 def _merged(*settings: dict[str, Any]) -> JobSettings:
     return merge_settings(*zip(ORIGINS, settings, strict=False))
@@ -28,7 +30,7 @@ def test_nothing_set_gives_the_defaults() -> None:
 @given(st.lists(st.none() | st.integers(1, 9), min_size=5, max_size=5))
 def test_first_origin_that_sets_it_wins(values: list[int | None]) -> None:
     merged = _merged(*({"channel_capacity": value} for value in values))
-    assert merged.channel_capacity == next((v for v in values if v is not None), 1000)
+    assert merged.channel_capacity == next((v for v in values if v is not None), DEFAULT)
 
 
 def test_false_of_a_stronger_origin_wins() -> None:
