@@ -150,7 +150,7 @@ class JobLife:
 
     def _adjusted(self, setting: str, adjust: Callable[[Attempt], None]) -> None:
         self._adjust[setting] = adjust
-        if self._attempt is not None and self._running.is_set():
+        if self._attempt is not None and self._state == "running":
             adjust(self._attempt)
 
     async def _running_attempt(self) -> Attempt:
@@ -190,8 +190,28 @@ class JobLife:
             )
         now = self._clock.wall_ms()
         self.log.record(events.TaskFailed(now, self.job, number, str(cause)))
+        if self._has_stopped(cause):
+            return "stopped"
         await self._restart_or_raise(strategy, cause, number)
         return "stopped" if self._stopping else None
+
+    def _has_stopped(self, cause: BaseException) -> bool:
+        """Say whether the failure came after the last checkpoint of a stop: starting again would
+        take the stop back, and the next start commits what a sink could not."""
+        attempt = self._attempt
+        if attempt is None or attempt.coordinator.outcome != "stopped" or self._storage is None:
+            return False
+        if isinstance(cause, _FINAL):
+            return False
+        _logger.warning(
+            "job %s stops although it failed after its last checkpoint, which holds all output; "
+            "the next start commits it: %s",
+            self.job,
+            cause,
+        )
+        now = self._clock.wall_ms()
+        self.log.record(events.JobStopped(now, self.job, attempt.number, self._last_checkpoint))
+        return True
 
     async def _run_attempt(self) -> Outcome:
         self._state = "starting"
