@@ -25,6 +25,7 @@ from benchmarks import damage, disk
 from benchmarks.children import Child
 from benchmarks.harness import Row, Run, Suite, at_most, check, main, skipped
 from streamcp.config import MODES, Mode
+from streamcp.coordinator.coordinator import COMMIT_TIME
 
 CHILD = "benchmarks.endured"
 # What an interpreter's memory may grow by itself: caches, fragmentation, freed but not returned.
@@ -33,7 +34,8 @@ GROWTH = 12e6
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many kills in how many records; seconds of every stuck job; records that fail."""
+    """How many kills in how many records (of the flights example: none leaves it out); seconds of
+    every stuck job, of its stop, and of the sinks' commits in it; records that fail."""
 
     kills: int
     records: int
@@ -42,11 +44,13 @@ class Sizes:
     longest_life: float
     stuck_seconds: float
     stop_within: float
+    commit_time: float
     failing_records: int
+    modes: Sequence[Mode] = MODES
 
 
-FULL = Sizes(10, 40_000, 40_000, 0.02, 2.0, 120.0, 20.0, 5_000)
-QUICK = Sizes(4, 8_000, 8_000, 0.02, 2.0, 8.0, 10.0, 1_000)
+FULL = Sizes(10, 40_000, 40_000, 0.02, 2.0, 120.0, 20.0, COMMIT_TIME, 5_000)
+QUICK = Sizes(4, 8_000, 8_000, 0.02, 2.0, 8.0, 20.0, COMMIT_TIME, 1_000)
 
 
 # ---- kills
@@ -67,9 +71,9 @@ async def kills(run: Run[Sizes]) -> Sequence[Row]:
     """Kill -9 at random moments, start again by the same command, compare the output."""
     rows: list[Row] = []
     jobs = [("own job", {"records": run.sizes.records})]
-    if _has_flights():
+    if run.sizes.flights and _has_flights():
         jobs.append(("flights", {"records": run.sizes.flights, "flights": True}))
-    else:
+    elif run.sizes.flights:
         rows.append(skipped("flights", 'needs pip install "streamcp[examples]"'))
     for job, options in jobs:
         with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +85,7 @@ async def kills(run: Run[Sizes]) -> Sequence[Row]:
                 longest_life = time.monotonic() - started + run.sizes.longest_life
                 await child.lines()
             expected = read_lines(Path(folder) / "out")
-        for mode in MODES:
+        for mode in run.sizes.modes:
             rows += await _kill(run, job, mode, options, expected, longest_life)
     return rows
 
@@ -209,7 +213,7 @@ SCENARIOS: Mapping[str, Mapping[str, Any]] = {
 async def stuck(run: Run[Sizes]) -> Sequence[Row]:
     """Checkpoints keep completing, memory stays bounded, and stop works. All at the same time:
     these jobs hardly do anything."""
-    modes: Sequence[Mode] = ("unaligned", "adaptive")
+    modes = [mode for mode in run.sizes.modes if mode != "aligned"]
     run.say(f"{len(SCENARIOS) * len(modes)} jobs for {run.sizes.stuck_seconds:g} s")
     cases = [(scenario, mode) for scenario in SCENARIOS for mode in modes]
     results = await asyncio.gather(*(_stuck(run.sizes, *case) for case in cases))
@@ -224,6 +228,7 @@ async def _stuck(sizes: Sizes, scenario: str, mode: Mode) -> list[Row]:
         "capacity": 200,
         "seconds": sizes.stuck_seconds,
         "stop_within": sizes.stop_within,
+        "commit_time": sizes.commit_time,
         **SCENARIOS[scenario],
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -281,7 +286,7 @@ def _memory_row(name: str, memory: Sequence[int | None]) -> Row:
 async def failing(run: Run[Sizes]) -> Sequence[Row]:
     """A step that raises at one record, once or always."""
     rows: list[Row] = []
-    for mode in MODES:
+    for mode in run.sizes.modes:
         run.say(mode)
         rows += await _failing(run.sizes, mode, always=False)
     return rows + await _failing(run.sizes, "unaligned", always=True)

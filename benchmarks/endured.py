@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import streamcp as sc
+from streamcp.coordinator import coordinator
 from streamcp.observability.events import Event
 from streamcp.runners.local import run_blocking
 
@@ -227,6 +228,7 @@ def resident_bytes() -> int | None:
 
 async def stuck(folder: Path, options: Options) -> None:
     """Run for a while, watch memory and checkpoints, and stop."""
+    coordinator.COMMIT_TIME = options["commit_time"]
     completed: list[float] = []
     failed: list[str] = []
     memory: list[int | None] = []

@@ -1,0 +1,80 @@
+"""Every benchmark runs, in a form so short that its times say nothing; what is right or wrong
+whatever the time (which calls are made again, what is restored, what is written) is judged."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import backpressure, endurance, micro, outstanding
+from benchmarks.harness import Suite, main
+
+MICRO = micro.Sizes(records=2000, calls=200, rounds=1, checkpoint_rounds=1, checkpoint_seconds=0.1)
+BACKPRESSURE = backpressure.Sizes(
+    service=0.005,
+    capacities=(5, 20),
+    checkpoints=2,
+    aligned={5: 1},
+    adaptive=1,
+    pause=0.0,
+    outstanding=outstanding.Sizes(calls=20, seconds=0.2, records=100, checkpoints=2),
+)
+ENDURANCE = endurance.Sizes(
+    kills=1,
+    records=1500,
+    flights=0,
+    latency=0.01,
+    longest_life=1.0,
+    stuck_seconds=1.0,
+    stop_within=20.0,
+    commit_time=0.1,
+    failing_records=300,
+    modes=("unaligned",),
+)
+
+
+def run(suite: Suite[Any], sizes: Any, name: str, folder: Path) -> list[dict[str, Any]]:
+    """Run one benchmark through its command line, and return its rows."""
+    file = folder / "figures.json"
+    arguments = ["--only", name, "--json", str(file)]
+    main([dataclasses.replace(suite, full=sizes)], arguments)
+    (result,) = json.loads(file.read_text(encoding="utf-8"))["suites"]
+    assert result["rows"]
+    return list(result["rows"])
+
+
+def wrong(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """What was right or wrong, and is wrong."""
+    return [
+        (row["name"], row["detail"])
+        for row in rows
+        if row["verdict"] == "missed" and row["interval"] is None and row["unit"] == ""
+    ]
+
+
+@pytest.mark.parametrize("name", micro.SUITE.benchmarks)
+def test_micro_measures(name: str, tmp_path: Path) -> None:
+    rows = run(micro.SUITE, MICRO, name, tmp_path)
+
+    assert wrong(rows) == []
+    assert all(math.isfinite(row["value"]) for row in rows)
+
+
+@pytest.mark.parametrize("name", backpressure.SUITE.benchmarks)
+def test_backpressure_measures(name: str, tmp_path: Path) -> None:
+    rows = run(backpressure.SUITE, BACKPRESSURE, name, tmp_path)
+
+    # Whether a timeout was paid depends on what could be learned in so short a time.
+    assert [one for one in wrong(rows) if "timeouts paid" not in one[0]] == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 and permissions are of POSIX systems")
+@pytest.mark.parametrize("name", endurance.SUITE.benchmarks)
+def test_endurance_holds(name: str, tmp_path: Path) -> None:
+    assert wrong(run(endurance.SUITE, ENDURANCE, name, tmp_path)) == []
