@@ -122,7 +122,8 @@ class _Conductor:
             )
         output = await _output_of(order) if life.ended else None
         self._experiment.measured.append(MeasuredRun(mode, life, output))
-        self._observer.ended(_summary(life))
+        records = f"{life.records:,} records, "
+        self._observer.ended(records + _summary(life))
 
     async def _kill(self, mode: Mode) -> None:
         order = await self._begin(mode, "killed and restored")
@@ -137,7 +138,8 @@ class _Conductor:
         last = after or before
         output = await _output_of(order) if last.ended else None
         self._experiment.killed.append(KilledRun(mode, before, after, output))
-        self._observer.ended(_summary(last))
+        killed = f"killed after {before.killed:.1f} s, then " if after else ""
+        self._observer.ended(killed + _summary(last))
 
     async def _begin(self, mode: Mode, what: str) -> RunOrder:
         self._number += 1
@@ -207,4 +209,4 @@ async def _output_of(order: RunOrder) -> Output:
 def _summary(life: Life) -> str:
     if life.ended is None:
         return life.error or "did not end"
-    return f"{life.records:,} records in {life.ended.seconds:.1f} s"
+    return f"all worked off in {life.ended.seconds:.1f} s"

@@ -20,8 +20,9 @@ from streamcp.errors import MissingExtra
 try:
     from matplotlib.axes import Axes
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.colors import to_rgba
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 except ImportError as error:
     raise MissingExtra(
         'the picture of compare needs matplotlib; pip install "streamcp[compare]"'
@@ -93,6 +94,7 @@ def _draw_in_flight(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) -
         color=_TEXT,
     )
     axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda count, _: _size(count)))
 
 
@@ -122,6 +124,7 @@ def _strip(
         _mark_failed(axes, place, failed, nothing=not values)
     axes.set_xticks(range(len(modes)), [_label(experiment, mode) for mode in modes])
     axes.set_xlim(-0.6, len(modes) - 0.25)
+    axes.margins(y=0.12)  # room for what is said about failed ones
     _plain(axes)
 
 
@@ -134,8 +137,8 @@ def _dots(
 ) -> None:
     """Hollow ones are of the end of a run: a source had ended, and the queues were draining."""
     colour, marker = _COLOURS[mode], _MARKERS[mode]
-    faces = ["none" if one.finished else colour for one in completed]
-    axes.scatter(across, up, s=32, alpha=0.8, c=faces, edgecolors=colour, marker=marker, lw=1.1)
+    faces = [to_rgba(colour, 0.0 if one.finished else 0.75) for one in completed]
+    axes.scatter(across, up, s=32, facecolors=faces, edgecolors=colour, marker=marker, lw=1.0)
 
 
 def _mark_median(axes: Axes, place: int, median: float, text: Callable[[float], str]) -> None:
@@ -189,6 +192,7 @@ def _draw_throughput(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) 
         fontsize=10.5,
         color=_TEXT,
     )
+    axes.margins(x=0.01, y=0.1)
     axes.set_ylim(bottom=0)
     axes.set_xlim(left=0)
     axes.set_xlabel("seconds since the job ran        (hollow dots above: a source had ended)")

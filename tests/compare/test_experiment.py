@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -85,7 +86,10 @@ async def test_all_runs_get_the_load_of_the_first_and_one_is_killed(
         (2, 3, "unaligned, undisturbed"),
         (3, 3, "unaligned, killed and restored"),
     ]
-    assert watched.told[1::2] == [("10 records in 100.0 s",)] * 3
+    assert watched.told[1:4:2] == [("10 records, all worked off in 100.0 s",)] * 2
+    assert re.fullmatch(
+        r"killed after [\d.]+ s, then all worked off in 100\.0 s", str(watched.told[5][0])
+    )
 
 
 async def test_first_run_that_fails_ends_the_comparison(tmp_path: Path) -> None:
