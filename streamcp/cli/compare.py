@@ -17,7 +17,6 @@ import typer
 from click import ClickException
 from rich.console import Console
 
-from streamcp import durable_files
 from streamcp.api.jobs import Job
 from streamcp.cli import compare_options, errors, options
 from streamcp.cli import words as words_module
@@ -52,7 +51,7 @@ _DOC = "\n\n".join(
 
 def compare_command() -> Any:
     """The command as it is before the job is known."""
-    job = typer.Argument(metavar="[JOB]", help=JOB_HELP, show_default=False)
+    job = typer.Argument(metavar="JOB", help=JOB_HELP, show_default=False)
     first = [
         inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
         inspect.Parameter(
@@ -100,7 +99,7 @@ def _checkpoints(job: Job, asked: Options) -> Checkpoints:
 def _run(job: Job, words: Sequence[str], asked: Options, stdout: TextIO) -> int:
     clock = SystemClock()
     began = clock.monotonic()
-    durable_files.make_directories(asked.out)
+    asked.out.mkdir(parents=True, exist_ok=True)
     runs = Path(tempfile.mkdtemp(prefix="runs-", dir=asked.out))
     plan = Plan(
         command=(sys.executable, "-m", "streamcp.cli.compare_child", *words),

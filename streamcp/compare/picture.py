@@ -48,7 +48,10 @@ def draw(path: Path, experiment: Experiment, modes: Sequence[Mode], title: str) 
     _draw_barrier_delay(barrier, experiment, modes)
     _draw_duration(figure.add_subplot(grid[0, 1], sharey=barrier), experiment, modes)
     _draw_in_flight(figure.add_subplot(grid[0, 2]), experiment, modes)
-    _draw_throughput(figure.add_subplot(grid[1, :]), experiment, modes)
+    throughput = figure.add_subplot(grid[1, :])
+    _draw_throughput(throughput, experiment, modes)
+    lines, labels = throughput.get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside lower center", ncols=6, frameon=False)
     figure.savefig(path)
 
 
@@ -198,9 +201,6 @@ def _draw_throughput(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) 
     axes.set_xlabel("seconds since the job ran        (hollow dots above: a source had ended)")
     axes.set_ylabel("records/s")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,.0f}"))
-    axes.legend(
-        ncols=len(modes), loc="lower center", frameon=True, framealpha=0.9, edgecolor="none"
-    )
     _plain(axes)
 
 
