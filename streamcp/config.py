@@ -203,8 +203,8 @@ class JobSettings:
 
     checkpoints: Checkpoints | None = None
     restart: Restart = field(default_factory=Restart.none)
-    # Two full batches: one to work on while the next is collected.
-    channel_capacity: int = 2048
+    # Four full batches: a sender works whole batches until it waits, not ever shorter rests.
+    channel_capacity: int = 4096
     fresh: bool = False
     accept_duplicates: bool = False
     take_over: bool = False

@@ -42,7 +42,7 @@ class Job:
     - `parallelism`: the subtasks of every step that says nothing else.
     - `max_parallelism`: fixed for the job's life; keys are divided into so many groups.
     - `restart`: None for three attempts with exponential backoff if checkpoints are on, else none.
-    - `channel_capacity`: records per channel; 2048 if nothing else is set.
+    - `channel_capacity`: records per channel; 4096 if nothing else is set.
     - `types`: classes of records, keys and state that no annotation of a step declares, and
       `codec`s of those that are no data classes.
 

@@ -30,67 +30,25 @@ class OutputEdge(Protocol):
         """Divide records among the channels; `values` must not be changed afterwards."""
         ...
 
+    @property
+    def partials(self) -> Sequence[list[Any]]:
+        """The partial batch of each channel. They stay the same lists for the life of the edge."""
+        ...
+
     def flush(self) -> None:
         """Hand partial batches on."""
         ...
 
-    @property
-    def room(self) -> int:
-        """Records that the tightest channel can still take."""
-        ...
 
+class PartialBatches:
+    """What all exchanges have in common: a partial batch per channel."""
 
-class ForwardEdge:
-    """Everything goes to the one receiver."""
-
-    __slots__ = ("_partial", "channels")
-
-    def __init__(self, channel: Channel) -> None:
-        """Send to `channel`."""
-        self.channels: Sequence[Channel] = (channel,)
-        self._partial: list[Any] = []
-
-    @property
-    def room(self) -> int:
-        """Records that the channel can still take."""
-        return self.channels[0].room - len(self._partial)
-
-    def push(self, values: list[Any]) -> None:
-        """Send records on, in order."""
-        partial = self._partial
-        if not partial and len(values) >= _WHOLE:
-            self.channels[0].push(Batch(values))
-            return
-        partial.extend(values)
-        if len(partial) >= BATCH_SIZE:
-            self.flush()
-
-    def flush(self) -> None:
-        """Hand the partial batch on."""
-        if self._partial:
-            self.channels[0].push(Batch(self._partial))
-            self._partial = []
-
-
-class DividingEdge:
-    """What the exchanges to several receivers have in common: a partial batch per channel.
-
-    The lists stay the same objects for the life of the edge: `KeyedEdge` keeps their `append`."""
-
-    __slots__ = ("_partials", "channels")
+    __slots__ = ("channels", "partials")
 
     def __init__(self, channels: Sequence[Channel]) -> None:
         """Send to `channels`, in the order of the receivers' indices."""
         self.channels = channels
-        self._partials: tuple[list[Any], ...] = tuple([] for _ in channels)
-
-    @property
-    def room(self) -> int:
-        """Records that the tightest channel can still take."""
-        return min(
-            channel.capacity - channel.occupied - len(partial)
-            for channel, partial in zip(self.channels, self._partials, strict=True)
-        )
+        self.partials: tuple[list[Any], ...] = tuple([] for _ in channels)
 
     def flush(self) -> None:
         """Hand every partial batch on."""
@@ -101,13 +59,32 @@ class DividingEdge:
         self._flush(at_least=BATCH_SIZE)
 
     def _flush(self, at_least: int) -> None:
-        for channel, partial in zip(self.channels, self._partials, strict=True):
+        for channel, partial in zip(self.channels, self.partials, strict=True):
             if len(partial) >= at_least:
                 channel.push(Batch(partial[:]))
                 partial.clear()
 
 
-class RebalanceEdge(DividingEdge):
+class ForwardEdge(PartialBatches):
+    """Everything goes to the one receiver."""
+
+    __slots__ = ()
+
+    def __init__(self, channel: Channel) -> None:
+        """Send to `channel`."""
+        super().__init__((channel,))
+
+    def push(self, values: list[Any]) -> None:
+        """Send records on, in order."""
+        partial = self.partials[0]
+        if not partial and len(values) >= _WHOLE:
+            self.channels[0].push(Batch(values))
+        else:
+            partial.extend(values)
+            self.flush_full()
+
+
+class RebalanceEdge(PartialBatches):
     """Records are dealt to the receivers in turn."""
 
     __slots__ = ("_turn",)
@@ -119,14 +96,14 @@ class RebalanceEdge(DividingEdge):
 
     def push(self, values: list[Any]) -> None:
         """Deal records."""
-        count = len(self._partials)
-        for receiver, partial in enumerate(self._partials):
+        count = len(self.partials)
+        for receiver, partial in enumerate(self.partials):
             partial.extend(values[(receiver - self._turn) % count :: count])
         self._turn = (self._turn + len(values)) % count
         self.flush_full()
 
 
-class KeyedEdge(DividingEdge):
+class KeyedEdge(PartialBatches):
     """Records with equal keys go to the same receiver.
 
     `routes[key(record)]` is the `append` of the receiver's partial batch: fused steps call it
@@ -143,7 +120,7 @@ class KeyedEdge(DividingEdge):
         """Route by `receiver_of(key(record))`, an index of `channels`."""
         super().__init__(channels)
         self.key = key
-        self.routes = _Routes(receiver_of, self._partials)
+        self.routes = _Routes(receiver_of, self.partials)
 
     def push(self, values: list[Any]) -> None:
         """Route records."""
@@ -174,22 +151,30 @@ class _Routes(dict[Any, Callable[[Any], None]]):
 class OutputGate:
     """The outputs of one subtask."""
 
-    __slots__ = ("channels", "edges")
+    __slots__ = ("_enough", "_pairs", "channels", "edges")
 
     def __init__(self, edges: Sequence[OutputEdge]) -> None:
         """Join `edges`; no edges for a sink."""
         self.edges = tuple(edges)
         self.channels = tuple(channel for edge in edges for channel in edge.channels)
+        partials = [partial for edge in edges for partial in edge.partials]
+        self._pairs = tuple(zip(self.channels, partials, strict=True))
+        self._enough = max((channel.room_to_go_on for channel in self.channels), default=1)
 
     @property
     def room(self) -> int:
         """Records that every output can still take; unbounded without outputs."""
-        return min((edge.room for edge in self.edges), default=1 << 30)
+        room = 1 << 30
+        for channel, partial in self._pairs:
+            here = channel.capacity - channel.occupied - len(partial)
+            if here < room:
+                room = here
+        return room
 
     @property
     def writable(self) -> bool:
         """Every output has room for a slice that is worth its cost."""
-        return all(edge.room >= edge.channels[0].room_to_go_on for edge in self.edges)
+        return self.room >= self._enough
 
     def flush(self) -> None:
         """Hand every partial batch on."""

@@ -282,22 +282,20 @@ class SourceSubtask(Subtask):
 
     async def _work_off_rest(self) -> None:
         """Work the rest in hand off, slice by slice, and wait until there is room for more."""
-        clock = self.context.clock
+        clock, output, chain = self.context.clock, self.output, self.chain
+        timed = chain.has_timers
         while True:
-            writable = self.output.writable
             if self.held:
                 await self.wait("idle")
-            elif not writable:
+            elif not output.writable:
                 await self.wait("backpressured")
-            elif self.chain.has_timers and self.chain.fire_timers():
+            elif timed and chain.fire_timers():
                 pass
             elif self._rest is not None:
-                self._work_slice(min(self.slices.records, self.output.room))
+                self._work_slice(min(self.slices.records, output.room))
                 await self.turns.end_if_over(clock.monotonic())
             else:
-                await self.turns.end_if_over(clock.monotonic())
-                if not self.held:
-                    return
+                return
 
     def _work_slice(self, limit: int) -> None:
         rest = self._rest
