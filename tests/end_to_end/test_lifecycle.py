@@ -17,6 +17,7 @@ from streamcp.runners.handle import JobHandle
 from tests.recovery.world import (
     Target,
     TransactionalTargetSink,
+    happened,
     json_records,
     run_job,
     staged,
@@ -186,12 +187,12 @@ def _no_data_files() -> Any:
 
 def test_stop_while_the_job_is_starting_stops_it_when_it_runs(tmp_path: Path) -> None:
     """csp 3f98441, faust#501 (case 51), without the signal."""
-    opening: list[int] = []
+    opening: asyncio.Event
     target = Target()
 
     @asynccontextmanager
     async def slow_to_open() -> AsyncIterator[None]:
-        opening.append(1)
+        opening.set()
         await asyncio.sleep(5)
         yield None
 
@@ -205,12 +206,12 @@ def test_stop_while_the_job_is_starting_stops_it_when_it_runs(tmp_path: Path) ->
         return made
 
     async def use(handle: JobHandle) -> None:
-        while not opening:
-            await asyncio.sleep(0)
+        nonlocal opening
+        opening = asyncio.Event()
+        await opening.wait()
         await handle.stop()
 
     for _ in range(2):  # the second time it is also restoring
-        opening.clear()
         result = run_job(job(), use=use)
         assert result is not None
         assert result.outcome == "stopped"
@@ -233,8 +234,7 @@ def test_stop_during_a_checkpoint_and_a_call_ends_after_both(tmp_path: Path) -> 
     async def use(handle: JobHandle) -> None:
         await asyncio.sleep(2.5)
         checkpoint = asyncio.ensure_future(handle.checkpoint())
-        while not _kinds(handle):
-            await asyncio.sleep(0)
+        await happened(handle, events.CheckpointTriggered)
         await handle.stop()
         await checkpoint
 
@@ -265,7 +265,7 @@ def test_mode_interval_and_timeout_can_be_changed_while_the_job_runs(tmp_path: P
     modes: list[tuple[str, bool]] = []
 
     async def slow(records: Sequence[Any]) -> None:
-        await asyncio.sleep(1)
+        await asyncio.sleep(3)
         written.extend(records)
 
     async def use(handle: JobHandle) -> None:
@@ -330,7 +330,7 @@ def test_nothing_is_dropped_where_every_queue_is_full(tmp_path: Path) -> None:
     )
     result = run_job(job)
     assert result is not None
-    assert Counter(_numbers(target)) == Counter({n: 3 for n in range(50)})
+    assert Counter(_numbers(target)) == Counter(dict.fromkeys(range(50), 3))
 
 
 # ---- failing and restarting
@@ -392,7 +392,7 @@ def test_restart_strategy_counts_failures_and_then_gives_up(tmp_path: Path) -> N
     job = sc.Job("giving up", checkpoints=sc.Checkpoints(to=tmp_path, every="500ms"))
     stream = job.source(numbers(count=100), name="numbers").map(fail, name="fail")
     stream.map(lambda n: [n]).sink(transactional(target), name="out")
-    with pytest.raises(sc.JobFailed, match="'fail'.*record 10: ValueError: never") as caught:
+    with pytest.raises(sc.JobFailed, match=r"'fail'.*record 10: ValueError: never") as caught:
         run_job(job, restart=sc.Restart.fixed_delay(attempts=2, delay="1s"))
     assert "2 restarts are used up" in str(caught.value)
     assert isinstance(caught.value.__cause__, sc.StepFailed)

@@ -16,7 +16,7 @@ import streamcp as sc
 from streamcp import durable_files
 from streamcp.observability import events
 from streamcp.runners.handle import JobHandle
-from tests.recovery.world import Target, run_job, staged, transactional
+from tests.recovery.world import Target, happened, run_job, staged, transactional
 
 
 @sc.source
@@ -98,8 +98,7 @@ def test_more_failures_in_a_row_than_are_tolerable_fail_the_job_which_recovers(
         await asyncio.sleep(1)
         await handle.checkpoint()
         disk.failing = True
-        while not any(isinstance(e, events.JobRestarting) for e in handle.events.events()):
-            await asyncio.sleep(0.1)
+        await happened(handle, events.JobRestarting)
         disk.failing = False
 
     job = _job(tmp_path, transactional(target), every="500ms", tolerable_failures=2)
@@ -124,7 +123,7 @@ def test_aligned_checkpoint_that_expires_ends_and_an_unaligned_one_completes(
 
     async def use(handle: JobHandle) -> None:
         await asyncio.sleep(10)
-        with pytest.raises(sc.CheckpointFailed, match="longer than the checkpoint timeout.*out"):
+        with pytest.raises(sc.CheckpointFailed, match=r"longer than the checkpoint timeout.*out"):
             await handle.checkpoint()
         handle.set_mode("unaligned")
         statistics = await handle.checkpoint()
@@ -204,7 +203,7 @@ def test_damaged_newest_checkpoint_is_refused_where_output_would_be_doubled(
     target = Target()
     assert run_job(_job(tmp_path, make(target)), use=_two_checkpoints) is None
     _damage(tmp_path / "checkpoints")
-    with pytest.raises(sc.RestoreRefused, match="'out'.*accept_duplicates"):
+    with pytest.raises(sc.RestoreRefused, match=r"'out'.*accept_duplicates"):
         run_job(_job(tmp_path, make(target)))
     result = run_job(_job(tmp_path, make(target)), accept_duplicates=True)
     assert result is not None

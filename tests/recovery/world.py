@@ -21,6 +21,7 @@ from unittest import mock
 import anyio.to_thread
 
 import streamcp as sc
+from streamcp.observability import events
 from streamcp.runners.handle import JobHandle, JobResult
 from streamcp.runners.life import JobLife
 from streamcp.testing.clock import ManualClock
@@ -217,6 +218,15 @@ def run_job(
 async def _used(use: Use | None, handle: JobHandle) -> None:
     if use is not None:
         await use(handle)
+
+
+async def happened(handle: JobHandle, kind: type[events.Event]) -> None:
+    """Wait for an event of that kind, unless there was one."""
+    seen = asyncio.Event()
+    unsubscribe = handle.events.subscribe(lambda e: isinstance(e, kind) and seen.set())
+    if not any(isinstance(event, kind) for event in handle.events.events()):
+        await seen.wait()
+    unsubscribe()
 
 
 def copy_directory(source: Path, target: Path) -> Path:
