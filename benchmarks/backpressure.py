@@ -109,18 +109,18 @@ def make_job(capacity: int, service: SlowService, checkpoints: sc.Checkpoints) -
 
 
 async def wait_saturated(running: sc.Running, *, window: float = 0.2) -> float:
-    """Return when every task before the sink has been waiting for room for 90 % of a moment; the
-    result is the share of all channels' room that is taken then. (Not every queue is full at the
-    same time: a sender waits as soon as one of its channels is.)"""
+    """Return when the sources have waited for room, and the sink for nothing, for 90 % of a moment;
+    the result is the share of all channels' room that is taken then. (Not every queue is full at
+    the same time: a sender waits as soon as one of its channels is.)"""
     while True:
-        before = running.view().tasks[:-1]
+        before = running.view().tasks
         await asyncio.sleep(window)
         tasks = running.view().tasks
-        waited = [
-            later.backpressured - earlier.backpressured
-            for earlier, later in zip(before, tasks, strict=False)
-        ]
-        if before and min(waited) >= 0.9 * window:
+        if not before:
+            continue  # the job is only starting
+        waited = tasks[0].backpressured - before[0].backpressured
+        idle = tasks[-1].idle - before[-1].idle
+        if waited >= 0.9 * window and idle <= 0.1 * window:
             return sum(task.queued for task in tasks) / sum(task.capacity for task in tasks)
 
 
