@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 from streamcp.checkpoint.failure_reason import FailureCounter, FailureReason
-from streamcp.checkpoint.mode_policy import ChosenMode, ModePolicy, TaskFacts, predict_alignment
+from streamcp.checkpoint.mode_policy import ChosenMode, ModePolicy, predict_alignment
 from streamcp.checkpoint.pending import (
     AllAcknowledged,
     Ended,
@@ -24,11 +24,15 @@ from streamcp.checkpoint.pending import (
     PendingState,
 )
 from streamcp.checkpoint.plan import Trigger, make_plan
-from streamcp.checkpoint.snapshot import Acknowledgement, Manifest, TaskShape
+from streamcp.checkpoint.snapshot import Acknowledgement, Manifest
 from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.checkpoint.trigger_policy import TriggerNow, TriggerPolicy
 from streamcp.clock import Clock
-from streamcp.config import Checkpoints, seconds
+from streamcp.config import Checkpoints
+from streamcp.coordinator.disk import DiskWork
+from streamcp.coordinator.gateway import JobFacts, TaskGateway
+from streamcp.coordinator.limits import Limits
+from streamcp.coordinator.requests import Request, Requests
 from streamcp.errors import CheckpointFailed, Fenced, JobFailed, StorageError
 from streamcp.identifiers import SubtaskId
 from streamcp.observability import events
@@ -45,63 +49,6 @@ ESCALATION_POLL = 0.02
 # How long a stop waits, once its checkpoint is complete, for sinks to commit what it names. One
 # whose target does not answer would hold the job for ever; the next start commits it as well.
 COMMIT_TIME = 10.0
-
-
-class TaskGateway(Protocol):
-    """What the coordinator tells the tasks, and asks them. All of it is synchronous."""
-
-    def start(self, trigger: Trigger) -> None:
-        """Begin a checkpoint."""
-        ...
-
-    def escalate(self) -> None:
-        """Let the checkpoint under way go on unaligned."""
-        ...
-
-    def cancel(self, checkpoint_id: int) -> None:
-        """End a checkpoint at every subtask."""
-        ...
-
-    def notify_complete(self, checkpoint_id: int) -> None:
-        """Tell every subtask that a checkpoint is complete."""
-        ...
-
-    def finished(self) -> frozenset[SubtaskId]:
-        """Who has finished."""
-        ...
-
-    def all_ended(self) -> bool:
-        """Nobody will do anything more by itself."""
-        ...
-
-    def commits_outstanding(self) -> bool:
-        """Some sink has something to commit now."""
-        ...
-
-    def facts(self) -> Sequence[TaskFacts]:
-        """What the prediction needs to know."""
-        ...
-
-    def queued_records(self) -> int:
-        """Records that an unaligned checkpoint would capture now."""
-        ...
-
-    def look_at(self, when: float) -> None:
-        """Ask the tasks to call `look` between two slices, once this time has come."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class JobFacts:
-    """What the coordinator must know of the job; it never changes in an attempt."""
-
-    job: str
-    attempt: int
-    max_parallelism: int
-    tasks: tuple[TaskShape, ...]
-    subtasks: tuple[SubtaskId, ...]
-    senders: Mapping[SubtaskId, frozenset[SubtaskId]]
-    sources: frozenset[SubtaskId]
 
 
 class Coordinator:
@@ -128,7 +75,7 @@ class Coordinator:
         self._clock = clock
         self._log = log
         self._next_id = next_checkpoint_id
-        self._limits = _Limits.of(settings)
+        self._limits = Limits.of(settings)
         self._modes = ModePolicy(
             settings.mode if settings else "unaligned",
             self._limits.alignment_timeout,
@@ -138,12 +85,9 @@ class Coordinator:
         self._failures = FailureCounter(settings.tolerable_failures if settings else None)
         self._running: dict[int, tuple[PendingCheckpoint, TriggerNow]] = {}
         self._inbox: deque[Callable[[], None]] = deque()
-        self._disk: deque[Callable[[], Any]] = deque()
-        self._to_complete: deque[tuple[PendingCheckpoint, AllAcknowledged]] = deque()
-        self._requests: dict[int, asyncio.Future[CheckpointStatistics]] = {}
-        self._request_count = 0
-        self._timer_wakeup = asyncio.Event()
-        self._disk_wakeup = asyncio.Event()
+        self._disk = DiskWork()
+        self._requests = Requests()
+        self._wakeup = asyncio.Event()
         self._bytes_per_record: float = FIRST_GUESS_BYTES
         self._failure: Exception | None = None
         self._overdue = False
@@ -160,25 +104,23 @@ class Coordinator:
         now = self._clock.monotonic()
         self._last_completed_at = now
         self._triggers = TriggerPolicy(self._limits.interval, self._limits.min_pause, now=now)
-        self._timer_wakeup.set()
+        self._wakeup.set()
 
     # ---- what the user asks
 
-    def request(self) -> asyncio.Future[CheckpointStatistics]:
-        """Ask for a checkpoint; the future gets its figures, or CheckpointFailed."""
+    def request(self) -> Request:
+        """Ask for a checkpoint; the request gets its figures, or CheckpointFailed."""
         return self._ask(self._triggers.request)
 
-    def request_stop(self) -> asyncio.Future[CheckpointStatistics]:
+    def request_stop(self) -> Request:
         """Ask for the checkpoint of a stop."""
         return self._ask(self._triggers.request_stop)
 
-    def _ask(self, ask: Callable[[int], None]) -> asyncio.Future[CheckpointStatistics]:
-        self._request_count += 1
-        future: asyncio.Future[CheckpointStatistics] = asyncio.get_running_loop().create_future()
-        self._requests[self._request_count] = future
-        ask(self._request_count)
+    def _ask(self, ask: Callable[[int], None]) -> Request:
+        number, future = self._requests.new()
+        ask(number)
         self._tasks.look_at(0.0)
-        self._timer_wakeup.set()
+        self._wakeup.set()
         return future
 
     def set_mode(self, mode: ChosenMode) -> None:
@@ -188,7 +130,7 @@ class Coordinator:
     def set_interval(self, interval: float | None) -> None:
         """Use another interval, counted from the last trigger."""
         self._triggers.set_interval(interval)
-        self._timer_wakeup.set()
+        self._wakeup.set()
 
     def set_alignment_timeout(self, timeout: float) -> None:
         """Use another alignment timeout from the next trigger on."""
@@ -226,7 +168,7 @@ class Coordinator:
     def _tell(self, message: Callable[[], None]) -> None:
         self._inbox.append(message)
         if not self.in_trigger:
-            self._timer_wakeup.set()
+            self._wakeup.set()
 
     # ---- the clock
 
@@ -236,13 +178,13 @@ class Coordinator:
             self.look(self._clock.monotonic())
             if self._failure is not None:
                 raise self._failure
-            self._timer_wakeup.clear()
+            self._wakeup.clear()
             if self._inbox:
                 continue
             due = self._next_due()
             self._tasks.look_at(due)
             delay = due - self._clock.monotonic()
-            await _wait(self._timer_wakeup, None if due == float("inf") else max(0.0, delay))
+            await _wait(self._wakeup, None if due == float("inf") else max(0.0, delay))
 
     def look(self, now: float) -> None:
         """Act on messages, and do what is due at `now`. Never called from inside user code."""
@@ -285,7 +227,8 @@ class Coordinator:
         if due is not None and now >= due and self._fits():
             by = f"alignment timeout of {self._modes.alignment_timeout:g} s"
             pending.escalate(now, by)
-            self._event(events.CheckpointEscalated, pending.checkpoint_id, now - due, by)
+            after = now - pending.triggered_at
+            self._event(events.CheckpointEscalated, pending.checkpoint_id, after, by)
             self._guarded(self._tasks.escalate)
 
     def _fits(self) -> bool:
@@ -323,7 +266,7 @@ class Coordinator:
             self._failure = JobFailed(
                 f"no checkpoint has completed for {max_age:g} s, and fail_on_max_age is set"
             )
-            self._timer_wakeup.set()
+            self._wakeup.set()
 
     # ---- one checkpoint
 
@@ -371,7 +314,7 @@ class Coordinator:
         finally:
             self.in_trigger = False
             if self._inbox:
-                self._timer_wakeup.set()
+                self._wakeup.set()
 
     def _acknowledged(self, acknowledgement: Acknowledgement) -> None:
         found = self._running.get(acknowledgement.checkpoint_id)
@@ -380,8 +323,7 @@ class Coordinator:
         pending, _ = found
         outcome = pending.acknowledge(acknowledgement)
         if isinstance(outcome, AllAcknowledged):
-            self._to_complete.append((pending, outcome))
-            self._disk_wakeup.set()
+            self._disk.complete(partial(self._complete, pending, outcome))
 
     def _declined(
         self, subtask: SubtaskId, checkpoint_id: int, reason: FailureReason, detail: str
@@ -398,7 +340,8 @@ class Coordinator:
         n = pending.checkpoint_id
         _, decision = self._running.pop(n)
         self._tasks.cancel(n)
-        self._discard(n)
+        if self._storage is not None:
+            self._disk.call(partial(self._storage.discard, n))
         self._triggers.ended(decision, self._clock.monotonic(), completed=False)
         statistics = CheckpointStatistics.of(pending)
         self._record(statistics)
@@ -408,41 +351,18 @@ class Coordinator:
         text = f"checkpoint {n} failed: {ended.reason.message}"
         text = f"{text} ({ended.detail})" if ended.detail else text
         _logger.warning("job %s: %s", self._facts.job, text)
-        self._answer(decision, error=CheckpointFailed(text))
+        self._requests.failed(decision.requests, CheckpointFailed(text))
         if self._failures.failed(ended.reason):
             self._failure = JobFailed(
                 f"{text}; more checkpoints in a row have failed than tolerable_failures="
                 f"{self._settings.tolerable_failures if self._settings else None}"
             )
-        self._timer_wakeup.set()
-
-    def _discard(self, checkpoint_id: int) -> None:
-        if self._storage is not None:
-            storage = self._storage
-            self._disk.append(lambda: storage.discard(checkpoint_id))
-            self._disk_wakeup.set()
+        self._wakeup.set()
 
     def _record(self, statistics: CheckpointStatistics) -> None:
         self.history.append(statistics)
         if self._storage is not None:
-            storage = self._storage
-            self._disk.append(lambda: storage.append_history(statistics.as_dict()))
-            self._disk_wakeup.set()
-
-    def _answer(
-        self,
-        decision: TriggerNow,
-        result: CheckpointStatistics | None = None,
-        error: Exception | None = None,
-    ) -> None:
-        for request in decision.requests:
-            future = self._requests.pop(request, None)
-            if future is None or future.done():
-                continue
-            if error is not None:
-                future.set_exception(error)
-            elif result is not None:
-                future.set_result(result)
+            self._disk.call(partial(self._storage.append_history, statistics.as_dict()))
 
     def _event(self, kind: Callable[..., events.Event], *values: Any) -> None:
         self._log.record(kind(self._clock.wall_ms(), *values))
@@ -451,14 +371,7 @@ class Coordinator:
 
     async def run_disk(self) -> None:
         """Complete checkpoints and tidy up, until cancelled. Raises Fenced."""
-        while True:
-            while self._to_complete or self._disk:
-                if self._to_complete:
-                    await self._complete(*self._to_complete.popleft())
-                else:
-                    await in_thread(self._disk.popleft())
-            self._disk_wakeup.clear()
-            await self._disk_wakeup.wait()
+        await self._disk.run()
 
     async def _complete(self, pending: PendingCheckpoint, all_in: AllAcknowledged) -> None:
         if pending.state is not PendingState.COMPLETING:
@@ -518,22 +431,21 @@ class Coordinator:
         self._event(events.CheckpointCompleted, n, statistics.as_dict())
         self._tasks.notify_complete(n)
         if self._storage is not None:
-            storage, count = self._storage, self._limits.retain
-            self._disk.append(lambda: storage.retain(count))
-        self._answer(decision, result=statistics)
+            self._disk.call(partial(self._storage.retain, self._limits.retain))
+        self._requests.completed(decision.requests, statistics)
         if decision.kind in ("stop", "final"):
             self.outcome = "stopped" if decision.kind == "stop" else "finished"
             # Only with storage: without it, nothing would commit what is left behind.
             if decision.kind == "stop" and self._storage is not None:
                 self._commit_deadline = now + COMMIT_TIME
             self._end_if_committed()
-        self._timer_wakeup.set()
+        self._wakeup.set()
 
     def _after_end(self) -> None:
         """When nobody does anything more by itself, the final checkpoint is due (rule P33)."""
         if self._tasks.all_ended() and self.outcome is None:
             self._triggers.request_final()
-            self._timer_wakeup.set()
+            self._wakeup.set()
 
     def _end_if_committed(self) -> None:
         if self.outcome is not None and not self._tasks.commits_outstanding():
@@ -541,48 +453,11 @@ class Coordinator:
 
     async def finish_disk_work(self) -> None:
         """Write what is queued for the disk: the job has ended."""
-        while self._disk:
-            await in_thread(self._disk.popleft())
+        await self._disk.finish()
 
     def close(self, error: Exception) -> None:
         """The attempt is over: nobody will answer the waiting requests."""
-        for future in self._requests.values():
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # mark as retrieved: the asker may be gone
-        self._requests.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """The settings in seconds."""
-
-    interval: float | None
-    min_pause: float
-    timeout: float
-    alignment_timeout: float
-    max_age: float | None
-    max_in_flight_bytes: int | None
-    retain: int
-
-    @classmethod
-    def of(cls, settings: Checkpoints | None) -> _Limits:
-        if settings is None:
-            return cls(None, 0.0, float("inf"), 0.0, None, None, 1)
-
-        def converted(name: str) -> float | None:
-            value = getattr(settings, name)
-            return None if value is None else seconds(value, setting=f"Checkpoints({name})")
-
-        return cls(
-            converted("every"),
-            converted("min_pause") or 0.0,
-            seconds(settings.timeout, setting="Checkpoints(timeout)"),
-            seconds(settings.alignment_timeout, setting="Checkpoints(alignment_timeout)"),
-            converted("max_age"),
-            settings.max_in_flight_bytes,
-            settings.retain,
-        )
+        self._requests.close(error)
 
 
 async def _wait(event: asyncio.Event, timeout: float | None) -> None:

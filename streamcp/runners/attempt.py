@@ -10,7 +10,8 @@ from typing import Any
 
 from streamcp.clock import Clock
 from streamcp.config import JobSettings
-from streamcp.coordinator.coordinator import Coordinator, JobFacts
+from streamcp.coordinator.coordinator import Coordinator
+from streamcp.coordinator.gateway import JobFacts
 from streamcp.errors import StepFailed
 from streamcp.graph.physical import PhysicalPlan
 from streamcp.identifiers import SubtaskId, transaction_prefix
