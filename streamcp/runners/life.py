@@ -268,8 +268,10 @@ class JobLife:
         """In a thread: all of this blocks."""
         assert self._storage is not None
         settings = self._settings
-        # What this very run holds is not another copy.
-        stored = self._storage.start_attempt(take_over=settings.take_over)
+        # What this very run holds is not another copy; and one that has taken over from this run
+        # meanwhile keeps the job.
+        take_over = settings.take_over and self._attempts == 0
+        stored = self._storage.start_attempt(take_over=take_over)
         if settings.fresh and self._attempts == 0:
             self._oldest_usable = stored.number
         usable = [one for one in stored.completed if one.attempt >= self._oldest_usable]
