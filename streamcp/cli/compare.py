@@ -30,7 +30,7 @@ from streamcp.compare.experiment import Experiment, Plan, run_experiment
 from streamcp.compare.figures import compare
 from streamcp.compare.messages import RunOrder
 from streamcp.compare.outputs import remove_folder
-from streamcp.config import Checkpoints
+from streamcp.config import JobSettings
 
 _DOC = "\n\n".join(
     (
@@ -75,7 +75,7 @@ def _compare(context: typer.Context, job: str | None, **before: Any) -> None:
         made, given = _load(words, whole=whole)
         with errors.shown(whole=whole):
             asked = compare_options.options_of(options.merged(before, given))
-            made.validate(made.settings(checkpoints=_checkpoints(made, asked)))
+            made.validate(_settings_of(made, asked))
             code = _run(made, words, asked, stdout)
     raise typer.Exit(code)
 
@@ -91,9 +91,11 @@ def _load(words: Sequence[str], *, whole: bool) -> tuple[Job, dict[str, Any]]:
         raise typer.Exit(errors.WRONG_USE) from None
 
 
-def _checkpoints(job: Job, asked: Options) -> Checkpoints:
+def _settings_of(job: Job, asked: Options) -> JobSettings:
+    """The settings of a run, but for its mode and folder."""
     order = RunOrder(folder=str(asked.out), mode=asked.modes[0], every=asked.every)
-    return checkpoint_settings(job, order)
+    checkpoints = checkpoint_settings(job, order)
+    return job.settings(checkpoints=checkpoints, channel_capacity=asked.channel_capacity)
 
 
 def _run(job: Job, words: Sequence[str], asked: Options, stdout: TextIO) -> int:
@@ -108,6 +110,7 @@ def _run(job: Job, words: Sequence[str], asked: Options, stdout: TextIO) -> int:
         every=asked.every,
         seconds=asked.seconds,
         records=asked.records,
+        channel_capacity=asked.channel_capacity,
         sink_delay=asked.sink_delay,
     )
     try:
@@ -142,7 +145,9 @@ def _settings(
     job: Job, words: Sequence[str], asked: Options, experiment: Experiment
 ) -> dict[str, Any]:
     """How it was measured, for the results."""
-    used = _checkpoints(job, asked)
+    settings = _settings_of(job, asked)
+    used = settings.checkpoints
+    assert used is not None
     return {
         "job": job.name,
         "words": list(words),
@@ -152,5 +157,6 @@ def _settings(
         "every": str(used.every),
         "alignment_timeout": str(used.alignment_timeout),
         "predict": used.predict,
+        "channel_capacity": settings.channel_capacity,
         "sink_delay_seconds": asked.sink_delay,
     }

@@ -20,7 +20,11 @@ from streamcp.config import MODES, Mode, seconds
 
 # All flights, since the runs are limited by their time; and a service that holds the job up by its
 # latency rather than by the processor it needs: modes are compared, not how busy the machine is.
-DEFAULT_JOB = ("streamcp.examples.flights", "--limit", "336776", "--latency", "50ms")
+# Channels that are drained in a second: an aligned checkpoint waits for that, and so does each run.
+DEFAULT_JOB = (
+    "streamcp.examples.flights",
+    *("--limit", "336776", "--latency", "50ms", "--channel-capacity", "1000"),
+)
 DEFAULT_SECONDS = 6.0
 
 _OPTIONS: tuple[tuple[str, Any, str, str], ...] = (
@@ -34,6 +38,7 @@ _OPTIONS: tuple[tuple[str, Any, str, str], ...] = (
     ("records", int, "N", "How many records each source gives out, instead of --seconds."),
     ("every", str, "DURATION", "Interval between checkpoints (the job's own, or 1s)."),
     ("modes", str, "MODE,...", f"Which modes, in which order ({','.join(MODES)})."),
+    ("channel_capacity", int, "N", "Records per channel (the job's own)."),
     ("sink_delay", str, "DURATION", "How long the stand-in of each sink takes per record (0s)."),
     ("out", Path, "DIR", "Where the results go (./compare-results)."),
 )
@@ -51,6 +56,7 @@ class Options:
     records: int | None
     every: str | None
     modes: tuple[Mode, ...]
+    channel_capacity: int | None
     sink_delay: float
     out: Path
     json: bool
@@ -86,6 +92,7 @@ def options_of(values: Mapping[str, Any]) -> Options:
         records=records,
         every=every,
         modes=_modes(_or_default(values.get("modes"), ",".join(MODES))),
+        channel_capacity=values.get("channel_capacity"),
         sink_delay=seconds(_or_default(values.get("sink_delay"), "0s"), setting="--sink-delay"),
         out=_or_default(values.get("out"), Path("compare-results")),
         json=bool(values.get("json")),

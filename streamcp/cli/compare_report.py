@@ -192,8 +192,8 @@ def _machine() -> dict[str, Any]:
 def title(settings: Mapping[str, Any]) -> str:
     """What was compared, under which load."""
     return (
-        f"{settings['job']}: {settings['records_per_run']:,} records per run, "
-        f"a checkpoint every {settings['every']}"
+        f"{settings['job']}: {settings['records_per_run']:,} records per run, a checkpoint every "
+        f"{settings['every']}, {settings['channel_capacity']:,} records per channel"
     )
 
 

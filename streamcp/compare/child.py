@@ -100,7 +100,12 @@ async def measure(job: Job, order: RunOrder, tell: Tell) -> None:
     teller = _Teller(tell, quota)
     stand_in(job, order, quota, teller)
     # A restart within the process would hide a failure, and stretch a measured run.
-    starting = job.start(checkpoints=checkpoints, fresh=False, restart=Restart.none())
+    starting = job.start(
+        checkpoints=checkpoints,
+        fresh=False,
+        restart=Restart.none(),
+        channel_capacity=order.channel_capacity,
+    )
     async with starting as running, asyncio.TaskGroup() as group:
         running.events.subscribe(teller.on_event)
         helpers = [

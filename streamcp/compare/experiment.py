@@ -40,6 +40,7 @@ class Plan:
     - `every`: the checkpoint interval; None for the job's own.
     - `seconds`: how long the sources of the first run may give out records.
     - `records`: how many each source gives out, instead of `seconds`.
+    - `channel_capacity`: records per channel; None for the job's own.
     - `sink_delay`: seconds that every record takes at a sink.
     """
 
@@ -49,6 +50,7 @@ class Plan:
     every: str | None = None
     seconds: float = 10.0
     records: int | None = None
+    channel_capacity: int | None = None
     sink_delay: float = 0.0
 
 
@@ -154,6 +156,7 @@ class _Conductor:
             seconds=plan.seconds if first and plan.records is None else None,
             records=plan.records if first else None,
             limits={} if first else self._experiment.limits,
+            channel_capacity=plan.channel_capacity,
             sink_delay=plan.sink_delay,
         )
 

@@ -23,6 +23,7 @@ class RunOrder:
     - `seconds`: the sources are told to end after so long.
     - `records`: each source ends after so many.
     - `limits`: each reader of a source ends after so many; they are named as in `Ended.read`.
+    - `channel_capacity`: records per channel; None for the job's own.
     - `sink_delay`: each record takes the sink's place-holder so long.
     """
 
@@ -32,6 +33,7 @@ class RunOrder:
     seconds: float | None = None
     records: int | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
+    channel_capacity: int | None = None
     sink_delay: float = 0.0
 
     def to_line(self) -> bytes:

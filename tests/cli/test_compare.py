@@ -34,6 +34,9 @@ def numbers(upto: int, wrong: bool = False, out: str = "target") -> sc.Job:
 """
 
 
+CAPACITY = ("--channel-capacity", "30")
+
+
 @pytest.fixture
 def job(write: Write) -> None:
     write(JOB)
@@ -46,14 +49,18 @@ def compare(cli: Cli, *arguments: str) -> Any:
 def test_small_job_is_compared_without_touching_its_targets(
     cli: Cli, job: None, folder: Path
 ) -> None:
-    ran = compare(cli, "--json", "--out", "results", "my_job.py", "--upto", "250", "--seconds", "9")
+    ran = compare(
+        cli, "--json", "--out", "results", "my_job.py", "--upto", "250", "--seconds", "9", *CAPACITY
+    )
 
     assert ran.code == 0, ran.err
     document = json.loads(ran.out)
     assert document == json.loads((folder / "results/results.json").read_bytes())
+    (mode,) = document["modes"].values()
     assert document["right"] is True
     assert document["settings"]["records_per_run"] == 250
-    (mode,) = document["modes"].values()
+    assert document["settings"]["channel_capacity"] == 30
+    assert 20 <= mode["queued"]["maximum"] <= 60
     assert mode["completed"] > 0
     assert mode["verdict"] == mode["verdict"] | {"answer": "equal", "lines": 250}
     assert mode["recovery"]["checkpoint"] >= 1
@@ -90,6 +97,7 @@ def test_output_that_differs_is_said_loudly_and_its_files_are_kept(
         (["--records", "0", "my_job.py", "--upto", "1"], "more than zero"),
         (["--every", "0s", "my_job.py", "--upto", "1"], "more than zero"),
         (["--every", "5", "my_job.py", "--upto", "1"], "is not a duration"),
+        (["--channel-capacity", "0", "my_job.py", "--upto", "1"], "channel_capacity=0"),
         (["--modes", "quick", "my_job.py", "--upto", "1"], "aligned,unaligned,adaptive"),
         (["--modes", "aligned,aligned", "my_job.py", "--upto", "1"], "each once"),
     ],

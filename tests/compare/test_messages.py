@@ -27,6 +27,7 @@ def test_order_is_read_as_it_was_written() -> None:
         seconds=2.5,
         records=7,
         limits={"rows": 3, "parts['a']": 4},
+        channel_capacity=9,
         sink_delay=0.01,
     )
 
