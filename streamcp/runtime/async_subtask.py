@@ -79,7 +79,12 @@ class AsyncSubtask(Subtask):
     def succeeded(self, ticket: Ticket, result: Any) -> None:
         """Keep a result until its turn comes and the outputs have room."""
         if self._keeps_input:
-            result = (bool(result), self._pending.record(ticket, 2))
+            try:
+                kept = bool(result)
+            except Exception as error:  # whatever a user's __bool__ raises
+                self.failed(ticket, error, 1)
+                return
+            result = (kept, self._pending.record(ticket, 2))
         self._pending.finish(ticket, result)
         if not self._told:
             self._told = True
