@@ -271,7 +271,7 @@ def test_mode_interval_and_timeout_can_be_changed_while_the_job_runs(tmp_path: P
     async def use(handle: JobHandle) -> None:
         await asyncio.sleep(5)
         for mode in ("unaligned", "adaptive", "aligned"):
-            handle.set_mode(mode)  # type: ignore[arg-type]
+            handle.set_mode(mode)
             handle.set_alignment_timeout("500ms")
             statistics = await handle.checkpoint()
             modes.append((statistics.mode, statistics.escalated_after is not None))

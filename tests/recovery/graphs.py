@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import streamcp as sc
+from streamcp.config import Mode
 from tests.recovery.world import Target, staged, transactional
 
 
@@ -129,13 +130,13 @@ class JobDrawing:
         self.at_least: list[str] = []
         self.to_files = False
         self.described: list[str] = []
-        rnd_mode = rnd.choice(("aligned", "unaligned", "adaptive", "adaptive"))
+        modes: tuple[Mode, ...] = ("aligned", "unaligned", "adaptive", "adaptive")
         self.job = sc.Job(
             "random",
             checkpoints=sc.Checkpoints(
                 to=directory,
                 every=rnd.choice(("2ms", "5ms", "10ms", "50ms")),
-                mode=rnd_mode,
+                mode=rnd.choice(modes),
                 alignment_timeout=rnd.choice(("0s", "1ms", "3ms", "20ms")),
                 predict=rnd.random() < 0.5,
                 retain=rnd.choice((1, 2, 5)),

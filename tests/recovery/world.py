@@ -12,13 +12,15 @@ import os
 import random
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import anyio.to_thread
+from typing_extensions import TypeVarTuple, Unpack
 
 import streamcp as sc
 from streamcp.observability import events
@@ -28,6 +30,8 @@ from streamcp.testing.clock import ManualClock
 from streamcp.testing.loop import VirtualTimeLoop
 
 Use = Callable[[JobHandle], Awaitable[None]]
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Target:
@@ -139,11 +143,13 @@ class InlineLoop(VirtualTimeLoop):
         super()._run_once()  # type: ignore[misc]
         self.on_turn()
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
+    ) -> asyncio.Future[T]:
         return asyncio.ensure_future(_called(partial(func, *args)), loop=self)
 
 
-async def _called(call: Callable[[], Any]) -> Any:
+async def _called(call: Callable[[], T]) -> T:
     return call()
 
 
@@ -151,7 +157,7 @@ async def _called(call: Callable[[], Any]) -> Any:
 def inline_threads(rnd: random.Random) -> Iterator[None]:
     """Run what is meant for threads inline, after and before some turns of the loop."""
 
-    async def run_sync(function: Callable[..., Any], *args: Any, **_: Any) -> Any:
+    async def run_sync(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         for _ in range(rnd.randint(0, 3)):
             await asyncio.sleep(0)
         result = function(*args)
@@ -223,7 +229,12 @@ async def _used(use: Use | None, handle: JobHandle) -> None:
 async def happened(handle: JobHandle, kind: type[events.Event]) -> None:
     """Wait for an event of that kind, unless there was one."""
     seen = asyncio.Event()
-    unsubscribe = handle.events.subscribe(lambda e: isinstance(e, kind) and seen.set())
+
+    def look(event: events.Event) -> None:
+        if isinstance(event, kind):
+            seen.set()
+
+    unsubscribe = handle.events.subscribe(look)
     if not any(isinstance(event, kind) for event in handle.events.events()):
         await seen.wait()
     unsubscribe()
