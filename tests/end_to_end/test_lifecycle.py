@@ -127,6 +127,26 @@ def test_finished_job_without_records_ends_with_a_final_checkpoint(tmp_path: Pat
     assert target.committed == {}
 
 
+@pytest.mark.parametrize("sink", [*SINKS, sc.files.json_lines])
+@pytest.mark.parametrize("durable", [True, False])
+def test_job_whose_sink_diverts_its_errors_ends_without_periodic_checkpoints(
+    tmp_path: Path, sink: Any, durable: bool
+) -> None:
+    """Who reads the errors waits for the end of the sink, and that one for a checkpoint."""
+    failures = sc.collect()
+    where: Any = tmp_path / "out" if sink is sc.files.json_lines else Target()
+    checkpoints = sc.Checkpoints(to=tmp_path / "checkpoints") if durable else None
+    job = sc.Job("diverting", checkpoints=checkpoints)
+    stream = job.source(numbers(count=20), name="numbers").map(lambda n: [n])
+    written = stream.sink(sink(where), name="out", on_error="divert")
+    written.errors.sink(failures, name="failures")
+    result = run_job(job)
+    assert result is not None
+    assert result.outcome == "finished"
+    found = json_records(where) if sink is sc.files.json_lines else where.records("out")
+    assert sorted(found) == [[n] for n in range(20)]
+
+
 # ---- stopping
 
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 import anyio.to_thread
-from typing_extensions import TypeVarTuple, Unpack
+from typing_extensions import TypeVarTuple
 
 import streamcp as sc
 from streamcp.observability import events
@@ -144,7 +144,7 @@ class InlineLoop(VirtualTimeLoop):
         self.on_turn()
 
     def run_in_executor(
-        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
         return asyncio.ensure_future(_called(partial(func, *args)), loop=self)
 
