@@ -252,13 +252,16 @@ class Gate:
         self.order: list[Any] = []
 
     async def pass_(self, name: Any) -> None:
-        """Wait until `open(name)`."""
+        """Wait until `open(name)`; those that wait under one name pass together."""
         self.order.append(name)
-        future = self.waiting[name] = asyncio.get_running_loop().create_future()
+        future = self.waiting.get(name)
+        if future is None or future.done():
+            future = self.waiting[name] = asyncio.get_running_loop().create_future()
         try:
-            await future
+            await asyncio.shield(future)
         finally:
-            self.waiting.pop(name, None)
+            if self.waiting.get(name) is future:
+                del self.waiting[name]
 
     def open(self, *names: Any) -> None:
         """Let calls pass; all that wait if no name is given."""
