@@ -51,6 +51,7 @@ class AsyncSubtask(Subtask):
             step=self._node.label,
             keep=self.context.keep_records or options.retry is not None,
         )
+        self.start = self._pending.start  # taking the next call is nothing but this
         self._captured: Captured | None = None
         # The task has been woken for results since it last looked: once is enough.
         self._told = False
@@ -62,10 +63,6 @@ class AsyncSubtask(Subtask):
     def waiting(self) -> int:
         """Calls that could be started."""
         return self._pending.waiting
-
-    def start(self) -> Ticket | None:
-        """Take the next call."""
-        return self._pending.start()
 
     def call(self, ticket: Ticket, attempt: int) -> Awaitable[Any]:
         """Begin an attempt."""

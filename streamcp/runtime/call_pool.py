@@ -86,6 +86,7 @@ class CallPool:
         self._workers: list[_Worker] = []
         self._idle: deque[asyncio.Future[None]] = deque()
         self._waking = False
+        self._running: _Worker | None = None  # the worker that made the last step
         self._deadlines: deque[tuple[float, _Worker, int]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -123,7 +124,7 @@ class CallPool:
 
     async def _work(self, worker: _Worker) -> None:
         calls, clock = self._calls, self._clock
-        start, succeeded = calls.start, calls.succeeded
+        start, call, succeeded = calls.start, calls.call, calls.succeeded
         simple = self._options.timeout is None and self._options.retry is None
         until = clock.monotonic() + SHARE
         while not self._closed:
@@ -131,10 +132,11 @@ class CallPool:
             if ticket is None:
                 if self.paused or not calls.refill():
                     await self._wait_idle()
-                    until = clock.monotonic() + SHARE
+                    self._running = None
             elif simple:
+                self._running = worker
                 try:
-                    result = await calls.call(ticket, 1)
+                    result = await call(ticket, 1)
                 except asyncio.CancelledError as error:
                     calls.failed(ticket, failure_of(error), 1)
                 except Exception as error:  # whatever a user's coroutine raises
@@ -142,8 +144,12 @@ class CallPool:
                 else:
                     succeeded(ticket, result)
             else:
+                self._running = worker
                 await self._attempts(worker, ticket)
-            if clock.monotonic() >= until:
+            now = clock.monotonic()
+            if self._running is not worker:
+                until = now + SHARE  # another worker has run: this one has waited
+            elif now >= until:
                 await asyncio.sleep(0)
                 until = clock.monotonic() + SHARE
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from enum import IntEnum
+from itertools import repeat
 from typing import Any
 
 from streamcp.errors import SerializationError
@@ -81,13 +82,12 @@ Ticket = tuple["Chunk", int]
 class Chunk:
     """Records admitted together; `results[i]` belongs to `records[i]`."""
 
-    __slots__ = ("first", "frozen", "next", "open", "records", "results")
+    __slots__ = ("first", "frozen", "open", "records", "results")
 
     def __init__(self, records: list[Any]) -> None:
         self.records = records
         self.results: list[Any] = [MISSING] * len(records)
         self.frozen: dict[int, bytes] | None = None
-        self.next = 0  # the next record whose call is to be started
         self.first = 0  # the first whose result has not been emitted (ordered)
         self.open = len(records)  # how many have not been emitted
 
@@ -106,27 +106,22 @@ class PendingList:
         self._step = step
         self._keep = keep
         self._chunks: deque[Chunk] = deque()
-        self._starting: deque[Chunk] = deque()
+        self._ready: deque[Ticket] = deque()
         self._finished: deque[Ticket] = deque()
-        self._to_start = 0
 
     @property
     def waiting(self) -> int:
         """Records whose call has not been started."""
-        return self._to_start
+        return len(self._ready)
 
     def admit(self, records: list[Any]) -> None:
         """Append records."""
         chunk = Chunk(records)
         if self._keep and not all_leaves(records):
             self._freeze_mutable(chunk)
-        self._append(chunk)
-
-    def _append(self, chunk: Chunk) -> None:
         self._chunks.append(chunk)
-        self._starting.append(chunk)
-        self.count += len(chunk.records)
-        self._to_start += len(chunk.records) - chunk.next
+        self.count += len(records)
+        self._ready.extend(zip(repeat(chunk), range(len(records)), strict=False))
 
     def _freeze_mutable(self, chunk: Chunk) -> None:
         for i, record in enumerate(chunk.records):
@@ -141,18 +136,7 @@ class PendingList:
 
     def start(self) -> Ticket | None:
         """Take the next record to be called, in order of arrival."""
-        starting = self._starting
-        while starting:
-            chunk = starting[0]
-            i = chunk.next
-            if i < len(chunk.records):
-                chunk.next = i + 1
-                if chunk.results[i] is not MISSING:
-                    continue  # a restored result: not called again
-                self._to_start -= 1
-                return chunk, i
-            starting.popleft()
-        return None
+        return self._ready.popleft() if self._ready else None
 
     def record(self, ticket: Ticket, attempt: int) -> Any:
         """The record of a call; for a further attempt as it came, whatever the first one did."""
@@ -245,9 +229,9 @@ class PendingList:
         if self._keep:
             self._freeze_mutable(chunk)
         if records:
-            self._append(chunk)
-            self._to_start -= sum(result is not MISSING for result in results)
+            self._chunks.append(chunk)
+            self.count += len(records)
+            self._ready.extend((chunk, i) for i, one in enumerate(results) if one is MISSING)
             if not self._ordered:
-                self._finished.extend(
-                    (chunk, i) for i, result in enumerate(results) if result is not MISSING
-                )
+                finished = ((chunk, i) for i, one in enumerate(results) if one is not MISSING)
+                self._finished.extend(finished)
