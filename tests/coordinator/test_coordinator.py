@@ -1,0 +1,475 @@
+"""From trigger to completion, with tasks and a storage that do what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import streamcp as sc
+from streamcp.checkpoint.failure_reason import FailureReason
+from streamcp.checkpoint.mode_policy import TaskFacts
+from streamcp.checkpoint.plan import Trigger
+from streamcp.checkpoint.snapshot import Acknowledgement, Manifest, SubtaskStatistics, TaskShape
+from streamcp.coordinator.coordinator import Coordinator, JobFacts
+from streamcp.errors import CheckpointFailed, Fenced, JobFailed, StorageError
+from streamcp.identifiers import SubtaskId
+from streamcp.observability import events
+from streamcp.testing.clock import ManualClock
+from streamcp.testing.loop import run_virtual
+
+SOURCE, SINK = SubtaskId("source", 0), SubtaskId("sink", 0)
+
+
+class Tasks:
+    """The tasks as the coordinator sees them; `on_start` may answer within the trigger."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self.triggers: list[Trigger] = []
+        self.done: set[SubtaskId] = set()
+        self.ended = False
+        self.outstanding = False
+        self.queued = 0
+        self.on_start: Callable[[Trigger], None] = lambda trigger: None
+
+    def start(self, trigger: Trigger) -> None:
+        self.triggers.append(trigger)
+        self.calls.append(("start", trigger.checkpoint_id))
+        self.on_start(trigger)
+
+    def escalate(self) -> None:
+        self.calls.append(("escalate", self.triggers[-1].checkpoint_id))
+
+    def cancel(self, checkpoint_id: int) -> None:
+        self.calls.append(("cancel", checkpoint_id))
+
+    def notify_complete(self, checkpoint_id: int) -> None:
+        self.calls.append(("complete", checkpoint_id))
+
+    def finished(self) -> frozenset[SubtaskId]:
+        return frozenset(self.done)
+
+    def all_ended(self) -> bool:
+        return self.ended
+
+    def commits_outstanding(self) -> bool:
+        return self.outstanding
+
+    def facts(self) -> Sequence[TaskFacts]:
+        return []
+
+    def queued_records(self) -> int:
+        return self.queued
+
+    def look_at(self, when: float) -> None:
+        self.wanted = when
+
+
+class Storage:
+    """Completes what it is given, unless `error` is set."""
+
+    def __init__(self) -> None:
+        self.completed: list[Manifest] = []
+        self.discarded: list[int] = []
+        self.history: list[Any] = []
+        self.retained = 0
+        self.error: Exception | None = None
+
+    def complete(self, manifest: Manifest) -> None:
+        if self.error is not None:
+            raise self.error
+        self.completed.append(manifest)
+
+    def discard(self, checkpoint_id: int) -> None:
+        self.discarded.append(checkpoint_id)
+
+    def retain(self, count: int) -> list[int]:
+        self.retained += 1
+        return []
+
+    def append_history(self, entry: Any) -> None:
+        self.history.append(entry)
+
+
+class Bench:
+    def __init__(self, storage: bool = True, **settings: Any) -> None:
+        self.clock = ManualClock()
+        self.tasks, self.storage, self.log = Tasks(), Storage(), events.EventLog()
+        facts = JobFacts(
+            job="job",
+            attempt=3,
+            max_parallelism=128,
+            tasks=(TaskShape("source", 1, ("source",)), TaskShape("sink", 1, ("sink",))),
+            subtasks=(SOURCE, SINK),
+            senders={SOURCE: frozenset(), SINK: frozenset({SOURCE})},
+            sources=frozenset({SOURCE}),
+        )
+        self.coordinator = Coordinator(
+            facts,
+            sc.Checkpoints(to="unused", **settings) if storage else None,
+            self.storage if storage else None,  # type: ignore[arg-type]
+            tuple,
+            self.clock,
+            self.log,
+            7,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        self.coordinator.begin(self.tasks)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self.coordinator.run()),
+                group.create_task(self.coordinator.run_disk()),
+            ]
+            yield
+            for task in tasks:
+                task.cancel()
+
+    def acknowledge(self, checkpoint_id: int, *subtasks: SubtaskId, attempt: int = 3) -> None:
+        for subtask in subtasks or (SOURCE, SINK):
+            self.coordinator.acknowledge(
+                Acknowledgement(checkpoint_id, attempt, subtask, (), SubtaskStatistics())
+            )
+
+    def answer(self, trigger: Trigger) -> None:
+        """Acknowledge within the trigger, as fast tasks may."""
+        self.acknowledge(trigger.checkpoint_id)
+
+    def kinds(self) -> list[str]:
+        return [type(event).__name__ for event in self.log.events()]
+
+
+async def settle() -> None:
+    await asyncio.sleep(0)
+    await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def bench(request: pytest.FixtureRequest) -> Bench:
+    return Bench(**getattr(request, "param", {}))
+
+
+def run(bench: Bench, body: Callable[[], Any]) -> None:
+    async def main() -> None:
+        async with bench.running():
+            await body()
+            await asyncio.sleep(0.01)  # what is left for the disk
+
+    run_virtual(main(), clock=bench.clock)
+
+
+def test_requested_checkpoint_is_completed_and_answered(bench: Bench) -> None:
+    async def body() -> None:
+        request = bench.coordinator.request()
+        await settle()
+        (trigger,) = bench.tasks.triggers
+        assert (trigger.checkpoint_id, trigger.triggered) == (7, {SOURCE})
+        bench.acknowledge(7, SINK)
+        await settle()
+        assert not request.done()
+        bench.acknowledge(7, SOURCE)
+        statistics = await request
+        assert statistics.checkpoint_id == 7
+
+    run(bench, body)
+    assert bench.tasks.calls == [("start", 7), ("complete", 7)]
+    (manifest,) = bench.storage.completed
+    assert (manifest.attempt, manifest.final, len(manifest.acknowledgements)) == (3, False, 2)
+    assert bench.kinds() == ["CheckpointTriggered", "CheckpointCompleted"]
+    assert (len(bench.storage.history), bench.storage.retained) == (1, 1)
+
+
+@pytest.mark.parametrize("bench", [{"every": "10s"}], indirect=True)
+def test_periodic_checkpoints_keep_to_the_interval_and_ids_increase(bench: Bench) -> None:
+    bench.tasks.on_start = bench.answer
+
+    async def body() -> None:
+        await asyncio.sleep(35)
+
+    run(bench, body)
+    assert [trigger.at for trigger in bench.tasks.triggers] == pytest.approx([10, 20, 30], abs=0.01)
+    assert [manifest.checkpoint_id for manifest in bench.storage.completed] == [7, 8, 9]
+
+
+@pytest.mark.parametrize("bench", [{"every": "10s"}], indirect=True)
+def test_no_second_checkpoint_starts_while_one_runs(bench: Bench) -> None:
+    async def body() -> None:
+        bench.coordinator.request()
+        await asyncio.sleep(50)
+        assert len(bench.tasks.triggers) == 1
+        bench.acknowledge(7)
+        await asyncio.sleep(0.01)
+        assert len(bench.tasks.triggers) == 2
+
+    run(bench, body)
+
+
+@pytest.mark.parametrize("bench", [{"timeout": "5s", "mode": "aligned"}], indirect=True)
+def test_expired_checkpoint_is_cancelled_discarded_and_told(bench: Bench) -> None:
+    async def body() -> None:
+        request = bench.coordinator.request()
+        await settle()
+        bench.acknowledge(7, SINK)
+        await asyncio.sleep(6)
+        with pytest.raises(CheckpointFailed, match=r"within 5 s from source\[0\]"):
+            await request
+        bench.acknowledge(7, SOURCE)  # too late
+        await settle()
+
+    run(bench, body)
+    assert bench.tasks.calls == [("start", 7), ("cancel", 7)]
+    assert (bench.storage.discarded, bench.storage.completed) == ([7], [])
+
+
+def test_decline_ends_the_checkpoint_with_its_reason(bench: Bench) -> None:
+    async def body() -> None:
+        request = bench.coordinator.request()
+        await settle()
+        bench.coordinator.decline(SINK, 7, FailureReason.FREEZE_FAILED, "class X is not declared")
+        with pytest.raises(CheckpointFailed, match="class X is not declared"):
+            await request
+
+    run(bench, body)
+    assert bench.tasks.calls == [("start", 7), ("cancel", 7)]
+
+
+def test_messages_within_a_trigger_are_acted_on_after_it(bench: Bench) -> None:
+    def decline(trigger: Trigger) -> None:
+        bench.coordinator.decline(SINK, 7, FailureReason.DECLINED, "at once")
+        assert bench.tasks.calls == [("start", 7)]
+
+    bench.tasks.on_start = decline
+
+    async def body() -> None:
+        with pytest.raises(CheckpointFailed, match="at once"):
+            await bench.coordinator.request()
+
+    run(bench, body)
+
+
+@pytest.mark.parametrize(
+    "bench", [{"mode": "adaptive", "alignment_timeout": "100ms", "predict": False}], indirect=True
+)
+def test_adaptive_checkpoint_is_escalated_once_after_the_timeout(bench: Bench) -> None:
+    async def body() -> None:
+        bench.coordinator.request()
+        await asyncio.sleep(0.05)
+        assert [trigger.unaligned for trigger in bench.tasks.triggers] == [False]
+        assert ("escalate", 7) not in bench.tasks.calls
+        await asyncio.sleep(1)
+        bench.acknowledge(7)
+        await settle()
+
+    run(bench, body)
+    assert bench.tasks.calls == [("start", 7), ("escalate", 7), ("complete", 7)]
+    assert bench.storage.completed[0].mode == "unaligned"
+
+
+@pytest.mark.parametrize(
+    "bench",
+    [{"alignment_timeout": "100ms", "predict": False, "max_in_flight_bytes": 1000}],
+    indirect=True,
+)
+def test_escalation_waits_until_the_queued_bytes_fit(bench: Bench) -> None:
+    bench.tasks.queued = 100
+
+    async def body() -> None:
+        bench.coordinator.request()
+        await asyncio.sleep(1)
+        assert bench.tasks.calls == [("start", 7)]
+        bench.tasks.queued = 1
+        await asyncio.sleep(0.1)
+        assert bench.tasks.calls == [("start", 7), ("escalate", 7)]
+
+    run(bench, body)
+
+
+def test_storage_that_fails_ends_the_checkpoint_and_the_job_goes_on(bench: Bench) -> None:
+    bench.tasks.on_start = bench.answer
+    bench.storage.error = StorageError("the disk is full")
+
+    async def body() -> None:
+        with pytest.raises(CheckpointFailed, match="the disk is full"):
+            await bench.coordinator.request()
+        bench.storage.error = None
+        await bench.coordinator.request()
+
+    run(bench, body)
+    assert bench.tasks.calls == [("start", 7), ("cancel", 7), ("start", 8), ("complete", 8)]
+
+
+def test_fenced_attempt_ends_and_notifies_nobody(bench: Bench) -> None:
+    bench.tasks.on_start = bench.answer
+    bench.storage.error = Fenced("another copy")
+
+    async def body() -> None:
+        bench.coordinator.request()
+        await asyncio.sleep(10)
+
+    with pytest.RaisesGroup(Fenced):
+        run(bench, body)
+    assert bench.tasks.calls == [("start", 7)]
+    assert bench.storage.discarded == []
+
+
+@pytest.mark.parametrize("bench", [{"tolerable_failures": 1}], indirect=True)
+def test_more_failures_than_tolerable_fail_the_job(bench: Bench) -> None:
+    def decline(trigger: Trigger) -> None:
+        bench.coordinator.decline(SINK, trigger.checkpoint_id, FailureReason.DECLINED, "no")
+
+    bench.tasks.on_start = decline
+
+    async def body() -> None:
+        for _ in range(2):
+            with pytest.raises(CheckpointFailed):
+                await bench.coordinator.request()
+        await asyncio.sleep(10)
+
+    with pytest.RaisesGroup(JobFailed):
+        run(bench, body)
+
+
+def test_messages_of_another_attempt_are_ignored(bench: Bench) -> None:
+    async def body() -> None:
+        bench.coordinator.request()
+        await settle()
+        bench.acknowledge(7, attempt=2)
+        await settle()
+
+    run(bench, body)
+    assert bench.storage.completed == []
+
+
+# ---- the end
+
+
+def test_end_of_all_tasks_triggers_the_final_checkpoint(bench: Bench) -> None:
+    bench.tasks.on_start = bench.answer
+
+    async def body() -> None:
+        bench.coordinator.subtask_ended(SOURCE)
+        await settle()
+        assert bench.tasks.triggers == []
+        bench.tasks.ended = True
+        bench.coordinator.subtask_ended(SINK)
+        await bench.coordinator.ended.wait()
+
+    run(bench, body)
+    assert bench.coordinator.outcome == "finished"
+    assert bench.storage.completed[0].final
+
+
+def test_job_ends_only_when_everything_is_committed(bench: Bench) -> None:
+    bench.tasks.on_start = bench.answer
+    bench.tasks.outstanding = bench.tasks.ended = True
+
+    async def body() -> None:
+        bench.coordinator.subtask_ended(SINK)
+        await asyncio.sleep(1)
+        assert bench.coordinator.outcome == "finished"
+        assert not bench.coordinator.ended.is_set()
+        bench.tasks.outstanding = False
+        bench.coordinator.committed(SINK)
+        await bench.coordinator.ended.wait()
+
+    run(bench, body)
+
+
+def test_final_checkpoint_that_failed_is_tried_again(bench: Bench) -> None:
+    bench.tasks.on_start = bench.answer
+    bench.tasks.ended = True
+    bench.storage.error = StorageError("full")
+
+    async def body() -> None:
+        bench.coordinator.subtask_ended(SINK)
+        await asyncio.sleep(2.5)
+        bench.storage.error = None
+        await bench.coordinator.ended.wait()
+
+    run(bench, body)
+    assert len(bench.tasks.triggers) > 2
+
+
+def test_stop_is_a_stopping_checkpoint_and_ends_the_job(bench: Bench) -> None:
+    bench.tasks.on_start = bench.answer
+
+    async def body() -> None:
+        await bench.coordinator.request_stop()
+        await bench.coordinator.ended.wait()
+
+    run(bench, body)
+    assert bench.coordinator.outcome == "stopped"
+    assert [trigger.stopping for trigger in bench.tasks.triggers] == [True]
+
+
+def test_stop_that_fails_leaves_the_job_running(bench: Bench) -> None:
+    bench.tasks.on_start = bench.answer
+    bench.storage.error = StorageError("full")
+
+    async def body() -> None:
+        with pytest.raises(CheckpointFailed):
+            await bench.coordinator.request_stop()
+        assert bench.tasks.calls[-1] == ("cancel", 7)
+        assert bench.coordinator.outcome is None
+        bench.storage.error = None
+        await bench.coordinator.request()
+
+    run(bench, body)
+
+
+@pytest.mark.parametrize("bench", [{"storage": False}], indirect=True)
+def test_without_storage_a_bounded_job_ends_all_the_same(bench: Bench) -> None:
+    bench.tasks.on_start = bench.answer
+    bench.tasks.ended = True
+
+    async def body() -> None:
+        bench.coordinator.subtask_ended(SINK)
+        await bench.coordinator.ended.wait()
+
+    run(bench, body)
+    assert bench.tasks.calls == [("start", 7), ("complete", 7)]
+
+
+def test_requests_that_nobody_will_answer_fail_when_it_is_closed(bench: Bench) -> None:
+    async def body() -> None:
+        waiting = bench.coordinator.request()
+        await settle()
+        bench.coordinator.close(CheckpointFailed("the job failed"))
+        with pytest.raises(CheckpointFailed, match="the job failed"):
+            await waiting
+        with pytest.raises(CheckpointFailed):
+            await bench.coordinator.request()
+
+    run(bench, body)
+
+
+# ---- alarms
+
+
+@pytest.mark.parametrize("bench", [{"max_age": "10s"}], indirect=True)
+def test_overdue_checkpoint_is_told_once_and_again_after_the_next(bench: Bench) -> None:
+    async def body() -> None:
+        await asyncio.sleep(35)
+        assert bench.kinds() == ["CheckpointOverdue"]
+        request = bench.coordinator.request()
+        await settle()
+        bench.acknowledge(7)
+        await request
+        await asyncio.sleep(15)
+        assert bench.kinds().count("CheckpointOverdue") == 2
+
+    run(bench, body)
+
+
+@pytest.mark.parametrize("bench", [{"max_age": "10s", "fail_on_max_age": True}], indirect=True)
+def test_overdue_checkpoint_fails_the_job_if_asked(bench: Bench) -> None:
+    async def body() -> None:
+        await asyncio.sleep(35)
+
+    with pytest.RaisesGroup(JobFailed):
+        run(bench, body)
