@@ -33,6 +33,7 @@ from streamcp.runners.local import run_blocking
 Verdict = Literal["met", "missed", "undecided", "skipped", ""]
 Interval = tuple[float, float]
 S = TypeVar("S")
+M = TypeVar("M")
 
 _STYLES = {"met": "green", "missed": "bold red", "undecided": "yellow", "skipped": "dim", "": ""}
 
@@ -155,10 +156,10 @@ def median_interval(samples: Sequence[float]) -> Interval:
 
 
 async def paired(
-    floor: Callable[[], Awaitable[float]],
-    subject: Callable[[], Awaitable[float]],
+    floor: Callable[[], Awaitable[M]],
+    subject: Callable[[], Awaitable[M]],
     rounds: int,
-) -> list[tuple[float, float]]:
+) -> list[tuple[M, M]]:
     """Measure both in turn, `rounds` times, after one unmeasured turn; the order changes each
     round, so that a drift of the machine's speed hits both alike."""
     await floor()
@@ -174,11 +175,20 @@ async def paired(
     return pairs
 
 
-async def timed(run: Callable[[], Awaitable[object]]) -> float:
-    """Measure seconds."""
-    started = time.perf_counter()
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """How long something took: by the clock, and of the processor's time of this process. The
+    latter leaves out what other processes took, but also every moment of waiting."""
+
+    clock: float
+    processor: float
+
+
+async def timed(run: Callable[[], Awaitable[object]]) -> Seconds:
+    """Measure a coroutine."""
+    started, used = time.perf_counter(), time.process_time()
     await run()
-    return time.perf_counter() - started
+    return Seconds(time.perf_counter() - started, time.process_time() - used)
 
 
 def fsync_time(data: bytes, folder: Path) -> float:

@@ -11,7 +11,6 @@ import asyncio
 import statistics
 import sys
 import tempfile
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import streamcp as sc
 from benchmarks.harness import (
     Row,
     Run,
+    Seconds,
     Suite,
     Target,
     at_least,
@@ -201,18 +201,28 @@ async def ratio(
     target: Target | None,
     *,
     of_cost: bool = False,
-) -> Row:
-    """How fast `subject` is, as a share of `floor`; `of_cost`: how much longer it takes."""
+) -> list[Row]:
+    """How fast `subject` is, as a share of `floor`; `of_cost`: how much longer it takes.
+
+    The clock is judged. The processor's time tells what other processes have to do with it."""
     pairs = await paired(lambda: timed(lambda: floor(n)), lambda: timed(lambda: subject(n)), rounds)
-    ratios = [b / a if of_cost else a / b for a, b in pairs]
-    floor_ns, subject_ns = (statistics.median(side) / n * 1e9 for side in zip(*pairs, strict=True))
-    detail = f"{floor_ns:,.0f} ns → {subject_ns:,.0f} ns per record, {n:,} records"
-    return median_row(name, ratios, "×", target=target, detail=detail)
+
+    def row(name: str, figure: Callable[[Seconds], float], target: Target | None) -> Row:
+        both = [(figure(a), figure(b)) for a, b in pairs]
+        ratios = [b / a if of_cost else a / b for a, b in both]
+        floor_ns, subject_ns = (statistics.median(x) / n * 1e9 for x in zip(*both, strict=True))
+        detail = f"{floor_ns:,.0f} ns → {subject_ns:,.0f} ns per record, {n:,} records"
+        return median_row(name, ratios, "×", target=target, detail=detail)
+
+    return [
+        row(name, lambda seconds: seconds.clock, target),
+        row(f"{name}, of processor time", lambda seconds: seconds.processor, None),
+    ]
 
 
 async def startup(job: Work) -> Row:
     """How long a job of one record takes: it is part of every window."""
-    times = [await timed(lambda: job(1)) * 1000 for _ in range(10)]
+    times = [(await timed(lambda: job(1))).clock * 1000 for _ in range(10)]
     return median_row("start-up and end, in each window", times, "ms")
 
 
@@ -221,8 +231,8 @@ async def stateless(run: Run[Sizes]) -> Sequence[Row]:
     n, rounds = run.sizes.records * 2, run.sizes.rounds
     name = "map–filter–map / bare loop"
     return [
-        await ratio(name, bare_stateless, job_stateless, n, rounds, at_least(0.75)),
-        await ratio(
+        *await ratio(name, bare_stateless, job_stateless, n, rounds, at_least(0.75)),
+        *await ratio(
             "map–filter–map / chain of iterators",
             bare_stateless_chained,
             job_stateless,
@@ -239,7 +249,7 @@ async def exchange(run: Run[Sizes]) -> Sequence[Row]:
     n, rounds = run.sizes.records, run.sizes.rounds
     name = "exchange and keyed count / bare loop"
     return [
-        await ratio(name, bare_count, job_count, n, rounds, at_least(0.55)),
+        *await ratio(name, bare_count, job_count, n, rounds, at_least(0.55)),
         await startup(job_count),
     ]
 
@@ -248,10 +258,10 @@ async def process(run: Run[Sizes]) -> Sequence[Row]:
     """Keyed process with a dataclass as state."""
     n, rounds = run.sizes.records, run.sizes.rounds
     return [
-        await ratio(
+        *await ratio(
             "keyed process / bare loop", bare_process, job_process, n, rounds, at_least(0.35)
         ),
-        await ratio(
+        *await ratio(
             "the same behind an exchange over 4 channels",
             bare_process,
             lambda n: job_process(n, 4),
@@ -267,7 +277,7 @@ async def calls(run: Run[Sizes]) -> Sequence[Row]:
     """map with a coroutine that sleeps 5 ms, 100 at once."""
     n, rounds = run.sizes.calls, run.sizes.rounds
     return [
-        await ratio(
+        *await ratio(
             "async map, ordered / bare pool",
             bare_pool,
             lambda n: job_calls(n, ordered=True),
@@ -275,7 +285,7 @@ async def calls(run: Run[Sizes]) -> Sequence[Row]:
             rounds,
             at_least(0.95),
         ),
-        await ratio(
+        *await ratio(
             "async map, unordered / bare pool",
             bare_pool,
             lambda n: job_calls(n, ordered=False),
@@ -291,7 +301,7 @@ async def coroutine(run: Run[Sizes]) -> Sequence[Row]:
     n, rounds = run.sizes.records, run.sizes.rounds
     name = "cost of a coroutine map / of a plain one"
     return [
-        await ratio(name, job_plain_map, job_coroutine_map, n, rounds, at_most(8.0), of_cost=True)
+        *await ratio(name, job_plain_map, job_coroutine_map, n, rounds, at_most(8.0), of_cost=True)
     ]
 
 
@@ -334,33 +344,32 @@ async def _checkpoints(sizes: Sizes, mode: Mode, folder: str) -> list[Row]:
     totals.sink(lambda: counted, parallelism=4, name="sink")
 
     async with job.start() as running:
-        processor: dict[str | None, list[float]] = {None: [], "1s": []}
 
-        async def window(every: str | None) -> float:
-            """Seconds per million records; and of the processor's time, noted beside."""
+        async def window(every: str | None) -> Seconds:
+            """Seconds per million records."""
             running.set_interval(every)
-            started, used, before = time.perf_counter(), time.process_time(), counted.records
-            await asyncio.sleep(sizes.checkpoint_seconds)
-            records = (counted.records - before) / 1e6
-            processor[every].append((time.process_time() - used) / records)
-            return (time.perf_counter() - started) / records
+            before = counted.records
+            took = await timed(lambda: asyncio.sleep(sizes.checkpoint_seconds))
+            millions = (counted.records - before) / 1e6
+            return Seconds(took.clock / millions, took.processor / millions)
 
         pairs = await paired(lambda: window(None), lambda: window("1s"), sizes.checkpoint_rounds)
         taken = running.view().checkpoints
-    lost = [(1 - without / with_) * 100 for without, with_ in pairs]
-    used = zip(processor[None][1:], processor["1s"][1:], strict=True)
-    more = [(with_ / without - 1) * 100 for without, with_ in used]
-    rate = 1e6 / statistics.median(without for without, _ in pairs)
     completed = [one for one in taken if one.outcome == "completed"]
-    detail = f"{rate:,.0f} records/s without; {len(completed)} of {len(taken)} completed"
+    rate = 1e6 / statistics.median(without.clock for without, _ in pairs)
     name = f"throughput lost to a checkpoint every second, {mode}"
     return [
-        median_row(name, lost, "%", target=at_most(2.0), detail=detail),
         median_row(
-            f"the same as processor time per record, {mode}",
-            more,
+            name,
+            [(1 - without.clock / with_.clock) * 100 for without, with_ in pairs],
             "%",
-            detail="of this process alone: other processes disturb it less",
+            target=at_most(2.0),
+            detail=f"{rate:,.0f} records/s without; {len(completed)} of {len(taken)} completed",
+        ),
+        median_row(
+            f"{name}, of processor time",
+            [(1 - without.processor / with_.processor) * 100 for without, with_ in pairs],
+            "%",
         ),
     ]
 
