@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,14 +12,10 @@ import pytest
 
 import streamcp as sc
 from streamcp.observability import events
-from streamcp.runners.handle import JobHandle, JobResult
-from streamcp.testing.loop import VirtualTimeLoop
 from tests.recovery.world import (
-    JitterClock,
+    Copies,
     Target,
     happened,
-    inline_threads,
-    life_of,
     staged,
     transactional,
 )
@@ -46,26 +41,6 @@ def _job(directory: Path, sink: Any, row: Any = _row) -> sc.Job:
     stream = job.source(numbers(), name="numbers").map(row)
     stream.sink(sink, name="out")
     return job
-
-
-class Copies:
-    """Runs several copies of a job in one loop in virtual time."""
-
-    def __init__(self, seed: int = 0) -> None:
-        self._random = random.Random(seed)
-        self._clock = JitterClock(self._random)
-
-    def run(self, main: Any) -> Any:
-        with (
-            inline_threads(self._random),
-            asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(self._clock)) as runner,
-        ):
-            return runner.run(main())
-
-    def start(self, job: sc.Job, **arguments: Any) -> tuple[JobHandle, asyncio.Task[JobResult]]:
-        life = life_of(job, self._clock, **arguments)
-        task = asyncio.ensure_future(life.run())
-        return JobHandle(life, task), task
 
 
 def _expect_each_once(target: Target) -> None:

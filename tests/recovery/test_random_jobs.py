@@ -19,7 +19,7 @@ from streamcp.observability import events
 from streamcp.runners.handle import JobHandle
 from streamcp.runners.life import JobLife
 from tests.recovery.graphs import Calls, JobDrawing
-from tests.recovery.world import Target, copy_directory, json_records, run_job
+from tests.recovery.world import Copies, Target, copy_directory, json_records, run_job
 
 
 def _seeds(default: str) -> list[int]:
@@ -169,3 +169,34 @@ def test_random_job_through_kills_crashes_and_cancellations_has_the_output_of_an
     seed: int, tmp_path: Path
 ) -> None:
     check_seed(seed, tmp_path)
+
+
+def check_take_over(seed: int, tmp_path: Path) -> None:
+    """One random job, of which a second copy takes over at a random moment."""
+    rnd = random.Random(seed)
+    quiet, shared = Place(tmp_path / "quiet", Target()), Place(tmp_path / "shared", Target())
+    drawing = quiet.drawing(seed, Calls())
+    print(f"seed {seed}: {' '.join(drawing.described)}")
+    _run_until_ended(quiet, seed, seed, None)
+    copies = Copies(seed)
+
+    async def main() -> None:
+        _, old = copies.start(shared.drawing(seed, Calls()).job)
+        await asyncio.sleep(rnd.random() * 0.1)
+        _, new = copies.start(shared.drawing(seed, Calls()).job, take_over=True)
+        await new
+        await asyncio.wait([old])
+        if old.exception() is None:
+            assert old.result().outcome == "finished"
+        else:
+            assert isinstance(old.exception(), sc.Fenced)
+
+    copies.run(main)
+    _compare(shared, drawing, quiet.output(drawing), quiet.at_least(drawing))
+
+
+@pytest.mark.parametrize("seed", _seeds("100-109"))
+def test_random_job_that_is_taken_over_has_the_output_of_an_undisturbed_run(
+    seed: int, tmp_path: Path
+) -> None:
+    check_take_over(seed, tmp_path)

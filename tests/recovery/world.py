@@ -221,6 +221,26 @@ def run_job(
         return runner.run(main())
 
 
+class Copies:
+    """Runs several copies of a job in one loop in virtual time."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+        self._clock = JitterClock(self._random)
+
+    def run(self, main: Any) -> Any:
+        with (
+            inline_threads(self._random),
+            asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(self._clock)) as runner,
+        ):
+            return runner.run(main())
+
+    def start(self, job: sc.Job, **arguments: Any) -> tuple[JobHandle, asyncio.Task[JobResult]]:
+        life = life_of(job, self._clock, **arguments)
+        task = asyncio.ensure_future(life.run())
+        return JobHandle(life, task), task
+
+
 async def _used(use: Use | None, handle: JobHandle) -> None:
     if use is not None:
         await use(handle)
