@@ -6,6 +6,7 @@ To replay one seed: STREAMCP_SEEDS=17 pytest tests/recovery/test_random_jobs.py;
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 from collections import Counter
@@ -77,12 +78,11 @@ def _meddle(rnd: random.Random) -> Any:
                 case 2:
                     handle.set_alignment_timeout(rnd.choice(("0s", "1ms", "10ms")))
                 case 3 | 4:
-                    try:
+                    with contextlib.suppress(sc.CheckpointFailed):
                         await handle.checkpoint()
-                    except sc.CheckpointFailed:
-                        continue
                 case 5 if rnd.random() < 0.1:
-                    await handle.stop()
+                    with contextlib.suppress(sc.CheckpointFailed):
+                        await handle.stop()
                 case _:
                     handle.view()
 
