@@ -132,8 +132,8 @@ class AsyncSubtask(Subtask):
             if self.held:
                 await self.wait("idle")
                 continue
-            while self.output.writable and self.chain.fire_timers():
-                pass
+            while not self.held and self.output.writable and self.chain.fire_timers():
+                await self.turns.end_if_over(clock.monotonic())
             self._told = False
             if self.refill():
                 await self.turns.end_if_over(clock.monotonic())

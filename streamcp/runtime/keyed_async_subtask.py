@@ -225,8 +225,8 @@ class KeyedAsyncSubtask(Subtask):
                 await self.wait("idle")
                 continue
             self._admit_timers()
-            while self.output.writable and self.chain.fire_timers():
-                pass
+            while not self.held and self.output.writable and self.chain.fire_timers():
+                await self.turns.end_if_over(clock.monotonic())
             if self.refill():
                 await self.turns.end_if_over(clock.monotonic())
             elif self._drained and not self.timers_are_due:

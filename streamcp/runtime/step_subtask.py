@@ -20,8 +20,8 @@ class StepSubtask(Subtask):
             if self.held:
                 await self.wait("idle")
                 continue
-            while self.output.writable and self.chain.fire_timers():
-                pass
+            while not self.held and self.output.writable and self.chain.fire_timers():
+                await self.turns.end_if_over(clock.monotonic())
             if self._have_work():
                 self._work_slice()
                 await self.turns.end_if_over(clock.monotonic())

@@ -14,7 +14,8 @@ from streamcp.checkpoint.failure_reason import FailureReason
 from streamcp.checkpoint.mode_policy import TaskFacts
 from streamcp.checkpoint.plan import Trigger
 from streamcp.checkpoint.snapshot import Acknowledgement, Manifest, SubtaskStatistics, TaskShape
-from streamcp.coordinator.coordinator import Coordinator, JobFacts
+from streamcp.coordinator.coordinator import Coordinator
+from streamcp.coordinator.gateway import JobFacts
 from streamcp.errors import CheckpointFailed, Fenced, JobFailed, StorageError
 from streamcp.identifiers import SubtaskId
 from streamcp.observability import events
@@ -168,7 +169,7 @@ def test_requested_checkpoint_is_completed_and_answered(bench: Bench) -> None:
         request = bench.coordinator.request()
         await settle()
         (trigger,) = bench.tasks.triggers
-        assert (trigger.checkpoint_id, trigger.triggered) == (7, {SOURCE})
+        assert (trigger.checkpoint_id, trigger.triggered) == (7, frozenset({SOURCE}))
         bench.acknowledge(7, SINK)
         await settle()
         assert not request.done()
