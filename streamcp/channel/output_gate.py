@@ -106,10 +106,14 @@ class RebalanceEdge(PartialBatches):
 class KeyedEdge(PartialBatches):
     """Records with equal keys go to the same receiver.
 
-    `routes[key(record)]` is the `append` of the receiver's partial batch: fused steps call it
-    without a detour, and `flush_full` after each slice."""
+    `routes[key]` is the `append` of the receiver's partial batch. It is a plain dictionary that
+    remembers what `route` decided: fused steps look keys up at full speed, call `route` for new
+    ones, and `flush_full` after each slice."""
 
-    __slots__ = ("key", "routes")
+    __slots__ = ("_appends", "_receiver_of", "key", "routes")
+
+    # Bounds the memory spent on remembering; hashing again costs a microsecond per key.
+    REMEMBERED = 100_000
 
     def __init__(
         self,
@@ -120,31 +124,23 @@ class KeyedEdge(PartialBatches):
         """Route by `receiver_of(key(record))`, an index of `channels`."""
         super().__init__(channels)
         self.key = key
-        self.routes = _Routes(receiver_of, self.partials)
+        self.routes: dict[Any, Callable[[Any], None]] = {}
+        self._receiver_of = receiver_of
+        self._appends = tuple(partial.append for partial in self.partials)
 
     def push(self, values: list[Any]) -> None:
         """Route records."""
         key, routes = self.key, self.routes
         for value in values:
-            routes[key(value)](value)
+            k = key(value)
+            (routes.get(k) or self.route(k))(value)
         self.flush_full()
 
-
-class _Routes(dict[Any, Callable[[Any], None]]):
-    """Remembers, per key, the `append` of its partial batch: one look-up per record."""
-
-    # Bounds the memory spent on remembering; hashing again costs a microsecond per key.
-    LIMIT = 100_000
-
-    def __init__(self, receiver_of: Callable[[Any], int], partials: Sequence[list[Any]]) -> None:
-        super().__init__()
-        self._receiver_of = receiver_of
-        self._appends = tuple(partial.append for partial in partials)
-
-    def __missing__(self, key: Any) -> Callable[[Any], None]:
-        if len(self) >= self.LIMIT:
-            self.clear()
-        append = self[key] = self._appends[self._receiver_of(key)]
+    def route(self, key: Any) -> Callable[[Any], None]:
+        """Decide where the records of a key go, and remember it."""
+        if len(self.routes) >= self.REMEMBERED:
+            self.routes.clear()
+        append = self.routes[key] = self._appends[self._receiver_of(key)]
         return append
 
 

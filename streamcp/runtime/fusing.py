@@ -90,10 +90,13 @@ class LoopWriter:
         self._after: list[str] = []
         self._depth = 1
         self._numbers = 0
+        self._counters: dict[str, int] = {}  # counts, and the lines that make them
 
     def compile(self) -> Push:
         """Write and compile the loop."""
         self._step(self._first, "r", "len(records)")
+        self._before += [f"{count} = 0" for count in self._counters]
+        self._body = [line for line in self._body if line]
         lines = ["def work(records):"]
         lines += [f"    {line}" for line in self._before]
         lines += ["    for r in records:", *self._body]
@@ -152,9 +155,11 @@ class LoopWriter:
                 self._check(number, record)
                 self._onward(node, number, "main", result, count)
             case FilterStep():
-                self._try(number, record, f"{result} = {call}")
-                self._check(number, record)
-                self._try(number, record, f"if not {result}:", "    continue")
+                if self._checking:
+                    self._try(number, record, f"{result} = {call}")
+                    self._check(number, record)
+                    call = result
+                self._try(number, record, f"if not {call}:", "    continue")
                 self._onward(node, number, "main", record, self._counted(number))
             case FlatMapStep():
                 self._try(
@@ -174,10 +179,20 @@ class LoopWriter:
             self._line(f"check{number}({record}, r{number})")
 
     def _counted(self, number: int) -> str:
-        """Count the values that pass here."""
-        self._before.append(f"n{number} = 0")
-        self._line(f"n{number} += 1")
-        return f"n{number}"
+        """Count the values that pass here: by the length of the list that they come into, if
+        nothing but maps is between, else one by one."""
+        count = f"n{number}"
+        self._line(f"{count} += 1")
+        self._counters[count] = len(self._body) - 1
+        return count
+
+    def _count_by_length(self, count: str, out: str) -> None:
+        if not out:
+            return
+        place = self._counters.pop(count, None)
+        if place is not None:
+            self._body[place] = ""
+            self._after.insert(0, f"{count} = len({out})")
 
     def _each(self, node: Node, number: int) -> None:
         """Write the loop over the values that a call returned as `m<number>`."""
@@ -205,12 +220,17 @@ class LoopWriter:
         run = self._chain.keyed_run(node)
         self._names[f"key{number}"] = run.key
         self._names[f"state{number}"] = run.state
+        self._names[f"entries{number}"] = run.state.entries
+        self._names[f"insert{number}"] = run.state.insert
         self._names[f"preserve{number}"] = run.state.preserve
         # It changes only with a snapshot, and none is taken inside a loop.
         self._before.append(f"epoch{number} = state{number}.epoch")
         look_up = (
             f"k{number} = key{number}({record})",
-            f"e{number} = state{number}[k{number}]",
+            "try:",
+            f"    e{number} = entries{number}[k{number}]",
+            "except KeyError:",
+            f"    e{number} = insert{number}(k{number})",
             f"if e{number}.epoch != epoch{number}:",
             f"    preserve{number}(e{number})",
         )
@@ -286,30 +306,41 @@ class LoopWriter:
         elif edge is not None:
             self._route(node, edge, value)
         else:
-            self._collect(node, output, value)
+            self._count_by_length(count, self._collect(node, output, value))
 
     def _route(self, node: Node, edge: KeyedEdge, value: str) -> None:
         """Write the hand-over to a keyed exchange."""
         number = self._number()
         self._names[f"key{number}"] = edge.key
         self._names[f"routes{number}"] = edge.routes
+        self._names[f"route{number}"] = edge.route
         self._names[f"flush{number}"] = edge.flush_full
         self._names[f"failed{number}"] = self._chain.reporter(node).key_failed
-        self._try(number, value, f"add{number} = routes{number}[key{number}({value})]")
+        self._try(
+            number,
+            value,
+            f"k{number} = key{number}({value})",
+            "try:",
+            f"    add{number} = routes{number}[k{number}]",
+            "except KeyError:",
+            f"    add{number} = route{number}(k{number})",
+        )
         self._line(f"add{number}({value})")
         self._after.append(f"flush{number}()")
 
-    def _collect(self, node: Node, output: str, value: str) -> None:
-        """Write that a value is put into a list, which is handed on after the loop."""
+    def _collect(self, node: Node, output: str, value: str) -> str:
+        """Write that a value is put into a list, which is handed on after the loop; return its
+        name. Without a reader the list is empty text: nothing is collected."""
         push = self._chain.behind(node, output)
         if push is None:
             self._line("pass")
-            return
+            return ""
         number = self._number()
         self._names[f"push{number}"] = push
         self._before += [f"out{number} = []", f"add{number} = out{number}.append"]
         self._line(f"add{number}({value})")
         self._after += [f"if out{number}:", f"    push{number}(out{number})"]
+        return f"out{number}"
 
 
 class Loop:

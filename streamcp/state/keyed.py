@@ -42,10 +42,11 @@ class Entry:
         self.timers: set[int] | None = None
 
 
-class KeyedState(dict[Any, Entry]):
+class KeyedState:
     """Entries by key; a missing key gets a fresh value from `make`.
 
-    A dictionary, so that the look-up per record is a plain one."""
+    `entries` is a plain dictionary, so that loops over records look keys up at full speed and
+    call `insert` only for those that are new."""
 
     def __init__(
         self,
@@ -54,9 +55,9 @@ class KeyedState(dict[Any, Entry]):
         serializer: Serializer,
         max_parallelism: int,
     ) -> None:
-        super().__init__()
         self.step = step
         self.epoch = 0
+        self.entries: dict[Any, Entry] = {}
         self._make = make
         self._serializer = serializer
         self._max_parallelism = max_parallelism
@@ -65,13 +66,18 @@ class KeyedState(dict[Any, Entry]):
         self._timer_count = 0
         self._snapshot: KeyedSnapshot | None = None
 
-    def __missing__(self, key: Any) -> Entry:
-        """Make a fresh entry."""
+    def __getitem__(self, key: Any) -> Entry:
+        """Find the entry of a key, or make a fresh one."""
+        entry = self.entries.get(key)
+        return entry if entry is not None else self.insert(key)
+
+    def insert(self, key: Any) -> Entry:
+        """Make a fresh entry for a key that has none."""
         return self._insert(key, self._make())
 
     def _insert(self, key: Any, value: Any) -> Entry:
         group = key_group(stable_hash(key), self._max_parallelism)
-        entry = self[key] = Entry(key, value, group, self.epoch)
+        entry = self.entries[key] = Entry(key, value, group, self.epoch)
         listed = self._groups[group]
         entry.place = len(listed)
         listed.append(entry)
@@ -94,7 +100,7 @@ class KeyedState(dict[Any, Entry]):
 
     def remove(self, key: Any) -> None:
         """Forget a key, with its timers; a later record of it gets a fresh value."""
-        entry = self.pop(key, None)
+        entry = self.entries.pop(key, None)
         if entry is None:
             return
         if entry.epoch != self.epoch:
@@ -139,14 +145,14 @@ class KeyedState(dict[Any, Entry]):
         `timer_done`, so that a snapshot in between still holds it."""
         while self._timers and self._timers[0][0] <= now:
             timestamp, _, key = heapq.heappop(self._timers)
-            entry = self.get(key)
+            entry = self.entries.get(key)
             if entry is not None and entry.timers and timestamp in entry.timers:
                 return timestamp, entry
         return None
 
     def has_timer(self, key: Any, timestamp: int) -> bool:
         """Say whether the timer is set: it was neither done nor cleared."""
-        entry = self.get(key)
+        entry = self.entries.get(key)
         return entry is not None and entry.timers is not None and timestamp in entry.timers
 
     def timer_done(self, entry: Entry, timestamp: int) -> None:

@@ -37,7 +37,7 @@ def new_state(make: Any = list, max_parallelism: int = 4) -> KeyedState:
 def rows_of(state: KeyedState) -> Rows:
     return {
         key: (copy.deepcopy(entry.value), tuple(sorted(entry.timers or ())))
-        for key, entry in state.items()
+        for key, entry in state.entries.items()
     }
 
 
@@ -63,7 +63,7 @@ def stored(snapshot: KeyedSnapshot, state: KeyedState) -> Rows:
     assert len(rows) == section.records == len({row[0] for row in rows})
     for frame, group in zip(section.frames, section.key_groups, strict=True):
         for key, _, _ in state._serializer.loads(frame):
-            entry = state.get(key)
+            entry = state.entries.get(key)
             assert entry is None or entry.group == group
     return {key: (value, timers) for key, value, timers in rows}
 
@@ -306,12 +306,12 @@ class Interleavings(RuleBasedStateMachine):
     def state_is_the_model(self) -> None:
         assert rows_of(self.state) == self.model
         listed = [entry for group in self.state._groups for entry in group]
-        assert len(listed) >= len(self.state)
+        assert len(listed) >= len(self.state.entries)
         for group in self.state._groups:
             for place, entry in enumerate(group):
                 assert entry.place == place
         if self.state._snapshot is None:
-            assert len(listed) == len(self.state)
+            assert len(listed) == len(self.state.entries)
 
 
 TestInterleavings = Interleavings.TestCase
