@@ -290,7 +290,7 @@ class SourceSubtask(Subtask):
             elif not output.writable:
                 await self.wait("backpressured")
             elif timed and chain.fire_timers():
-                pass
+                await self.turns.end_if_over(clock.monotonic())
             elif self._rest is not None:
                 self._work_slice(min(self.slices.records, output.room))
                 await self.turns.end_if_over(clock.monotonic())
