@@ -1,4 +1,4 @@
-"""From trigger to completion, with tasks and a storage that do what the test says."""
+"""From trigger to completion in a `VirtualTimeLoop`; tasks and storage do what the test says."""
 
 from __future__ import annotations
 
