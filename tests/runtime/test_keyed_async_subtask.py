@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import streamcp as sc
-from streamcp.errors import StepFailed
+from streamcp.errors import JobFailed, StepFailed
 from streamcp.testing.clock import ManualClock
 from streamcp.testing.loop import VirtualTimeLoop
 from tests.runtime.engine import Engine, Gate, settle, until
@@ -423,3 +423,14 @@ async def test_held_step_starts_no_call_and_goes_on_when_the_stop_failed() -> No
         await until(lambda: "a2" in gate.waiting)
         gate.open()
         await until(lambda: bench.out == ["a1", "a2"])
+
+
+async def test_failing_key_function_names_the_step_and_the_record() -> None:
+    async def never(record: int, state: Seen, context: sc.KeyContext[int]) -> list[int]:
+        return []
+
+    job = sc.Job("keys")
+    keyed = job.source(sc.items([0]), name="numbers").key_by(lambda record: 1 // record)
+    keyed.process(never, state=Seen, name="keyed").sink(sc.discard(), name="nowhere")
+    with pytest.raises(JobFailed, match=r"step 'keyed'.*record 0.*ZeroDivisionError"):
+        await job.run_async()
