@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -64,9 +65,12 @@ class Child:
         await self._process.stdin.drain()
 
     def kill(self) -> None:
-        """kill -9: nothing in the child can react to it."""
+        """kill -9: nothing in the child can react to it. Does nothing if it has ended already."""
         if self._process.returncode is None:
-            self._process.send_signal(signal.SIGKILL)
+            # Not by the process object: that looks first whether the child has ended, and would
+            # take the exit code away from whoever waits for it.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
     async def wait(self) -> int:
         """Wait for its end; returns its exit code, negative for a signal."""
