@@ -92,8 +92,11 @@ def read_project(start: Path | None = None) -> dict[str, Any]:
     folder = (Path.cwd() if start is None else start).resolve()
     for file in (parent / "pyproject.toml" for parent in (folder, *folder.parents)):
         if file.is_file():
+            text = file.read_text(encoding="utf-8")
+            if "streamcp" not in text:
+                return {}  # parsing a large file takes longer than starting a job
             try:
-                content = tomllib.loads(file.read_text(encoding="utf-8"))
+                content = tomllib.loads(text)
             except tomllib.TOMLDecodeError as error:
                 raise SettingsError(f"{file} cannot be read: {error}") from error
             table = content.get("tool", {}).get("streamcp", {})

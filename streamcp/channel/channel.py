@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from streamcp.elements import Batch, CheckpointBarrier, Element
 from streamcp.identifiers import ChannelId
@@ -16,6 +17,13 @@ from streamcp.identifiers import ChannelId
 # A sender that waits goes on when a sixteenth of the capacity is free, not one record: the last
 # slices before a channel is full would else become ever shorter, and cost more than they carry.
 _SHARE_TO_GO_ON = 16
+
+
+# Short batches that wait behind one another become one, up to this length: under backpressure a
+# queue would else hold a batch per record or two, each to be taken, captured and frozen by itself.
+# Shorter lists belong to their batch alone (output gates hand longer ones on as they are), so
+# they may grow.
+JOINED_LENGTH = 256
 
 
 def _wakes_nobody() -> None:
@@ -30,6 +38,7 @@ class Channel:
     """
 
     __slots__ = (
+        "_barriers",
         "_queue",
         "capacity",
         "capturing",
@@ -52,6 +61,7 @@ class Channel:
         self.wake_receiver: Callable[[], None] = _wakes_nobody
         self.wake_sender: Callable[[], None] = _wakes_nobody
         self._queue: deque[Element] = deque()
+        self._barriers: set[int] = set()  # of those in line: there is seldom one, and often asked
 
     def __len__(self) -> int:
         """Count the queued elements."""
@@ -74,8 +84,26 @@ class Channel:
             self.pushed += records
             if self.capturing is not None:
                 self.capturing.append(element)
+        elif type(element) is CheckpointBarrier:
+            self._barriers.add(element.checkpoint_id)
         self._queue.append(element)
         self.wake_receiver()
+
+    def push_records(self, values: list[Any]) -> None:
+        """Put records at the end: as a batch of their own, or as part of a short one that waits
+        there. `values` must not be changed afterwards."""
+        last = self._queue[-1] if self._queue else None
+        if type(last) is not Batch or self._is_fixed(last, len(values)):
+            self.push(Batch(values))
+            return
+        last.values += values
+        self.occupied += len(values)
+        self.pushed += len(values)
+
+    def _is_fixed(self, batch: Batch, more: int) -> bool:
+        """A snapshot refers to the batch, or may come to, or it is long enough."""
+        captured = batch.captured is not None or self.capturing is not None
+        return captured or len(batch.values) + more > JOINED_LENGTH
 
     def head(self) -> Element | None:
         """Look at the first element without taking it."""
@@ -83,7 +111,10 @@ class Channel:
 
     def take(self) -> Element:
         """Take the first element. Its records go on occupying room until `release`."""
-        return self._queue.popleft()
+        element = self._queue.popleft()
+        if type(element) is CheckpointBarrier:
+            self._barriers.discard(element.checkpoint_id)
+        return element
 
     def release(self, records: int) -> None:
         """Free the room of `records` that were worked off."""
@@ -94,7 +125,7 @@ class Channel:
 
     def has_barrier(self, checkpoint_id: int) -> bool:
         """Say whether barrier `checkpoint_id` is queued in line."""
-        return CheckpointBarrier(checkpoint_id) in self._queue
+        return checkpoint_id in self._barriers
 
     def batches(self, *, before_barrier: int | None = None) -> list[Batch]:
         """List the queued batches in order; with `before_barrier`, take that barrier out of the
@@ -104,14 +135,15 @@ class Channel:
         barrier = CheckpointBarrier(before_barrier)
         place = self._queue.index(barrier)
         del self._queue[place]
+        self._barriers.discard(before_barrier)
         ahead = list(self._queue)[:place]
         return [e for e in ahead if type(e) is Batch]
 
     def remove_barrier(self, checkpoint_id: int) -> None:
         """Take a cancelled barrier out of the line, if it is there (rule P10)."""
-        barrier = CheckpointBarrier(checkpoint_id)
-        if barrier in self._queue:
-            self._queue.remove(barrier)
+        if checkpoint_id in self._barriers:
+            self._barriers.discard(checkpoint_id)
+            self._queue.remove(CheckpointBarrier(checkpoint_id))
 
     def refill(self, batch: Batch) -> None:
         """Put a restored batch into the queue. It may exceed the capacity (rule I6)."""

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from streamcp.channel.channel import Channel
-from streamcp.elements import Batch, Element
+from streamcp.channel.channel import JOINED_LENGTH, Channel
+from streamcp.elements import Element
 
 # Long enough that the cost of a hand-over disappears, short enough for the processor's caches.
 BATCH_SIZE = 1024
-# From this length on a list is handed on as it is: copying it would cost more than it saves.
-_WHOLE = 256
 
 
 class OutputEdge(Protocol):
@@ -61,7 +59,7 @@ class PartialBatches:
     def _flush(self, at_least: int) -> None:
         for channel, partial in zip(self.channels, self.partials, strict=True):
             if len(partial) >= at_least:
-                channel.push(Batch(partial[:]))
+                channel.push_records(partial[:])
                 partial.clear()
 
 
@@ -76,11 +74,11 @@ class ForwardEdge(PartialBatches):
 
     def push(self, values: list[Any]) -> None:
         """Send records on, in order."""
-        partial = self.partials[0]
-        if not partial and len(values) >= _WHOLE:
-            self.channels[0].push(Batch(values))
+        if len(values) > JOINED_LENGTH:
+            self.flush()
+            self.channels[0].push_records(values)
         else:
-            partial.extend(values)
+            self.partials[0].extend(values)
             self.flush_full()
 
 
@@ -110,7 +108,7 @@ class KeyedEdge(PartialBatches):
     remembers what `route` decided: fused steps look keys up at full speed, call `route` for new
     ones, and `flush_full` after each slice."""
 
-    __slots__ = ("_appends", "_receiver_of", "key", "routes")
+    __slots__ = ("_appends", "_receiver_of", "failed", "key", "routes")
 
     # Bounds the memory spent on remembering; hashing again costs a microsecond per key.
     REMEMBERED = 100_000
@@ -120,10 +118,15 @@ class KeyedEdge(PartialBatches):
         channels: Sequence[Channel],
         key: Callable[[Any], Any],
         receiver_of: Callable[[Any], int],
+        failed: Callable[[Any, Exception], None],
     ) -> None:
-        """Route by `receiver_of(key(record))`, an index of `channels`."""
+        """Route by `receiver_of(key(record))`, an index of `channels`.
+
+        `failed(record, error)` raises what is to be told of a record whose key function fails or
+        gives no usable key."""
         super().__init__(channels)
         self.key = key
+        self.failed = failed
         self.routes: dict[Any, Callable[[Any], None]] = {}
         self._receiver_of = receiver_of
         self._appends = tuple(partial.append for partial in self.partials)
@@ -132,8 +135,13 @@ class KeyedEdge(PartialBatches):
         """Route records."""
         key, routes = self.key, self.routes
         for value in values:
-            k = key(value)
-            (routes.get(k) or self.route(k))(value)
+            try:
+                k = key(value)
+                append = routes.get(k) or self.route(k)
+            except Exception as error:  # whatever a user's function raises
+                self.failed(value, error)
+            else:
+                append(value)
         self.flush_full()
 
     def route(self, key: Any) -> Callable[[Any], None]:
@@ -145,9 +153,11 @@ class KeyedEdge(PartialBatches):
 
 
 class OutputGate:
-    """The outputs of one subtask."""
+    """The outputs of one subtask.
 
-    __slots__ = ("_enough", "_pairs", "channels", "edges")
+    With `enough` room everywhere a slice is worth its cost: then the gate is `writable`."""
+
+    __slots__ = ("_pairs", "channels", "edges", "enough")
 
     def __init__(self, edges: Sequence[OutputEdge]) -> None:
         """Join `edges`; no edges for a sink."""
@@ -155,7 +165,7 @@ class OutputGate:
         self.channels = tuple(channel for edge in edges for channel in edge.channels)
         partials = [partial for edge in edges for partial in edge.partials]
         self._pairs = tuple(zip(self.channels, partials, strict=True))
-        self._enough = max((channel.room_to_go_on for channel in self.channels), default=1)
+        self.enough = max((channel.room_to_go_on for channel in self.channels), default=1)
 
     @property
     def room(self) -> int:
@@ -170,7 +180,7 @@ class OutputGate:
     @property
     def writable(self) -> bool:
         """Every output has room for a slice that is worth its cost."""
-        return self.room >= self._enough
+        return self.room >= self.enough
 
     def flush(self) -> None:
         """Hand every partial batch on."""

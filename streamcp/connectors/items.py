@@ -26,9 +26,9 @@ def items(values: Iterable[T], /) -> Source[T]:
     return Source(fn=_read, name="items", start=0, args=(_sliceable(values),), batches=True)
 
 
-async def _read(position: int, values: Sequence[T]) -> AsyncIterator[tuple[list[T], int]]:
+async def _read(position: int, values: Sequence[T]) -> AsyncIterator[tuple[Sequence[T], int]]:
     for start in range(position, len(values), _BATCH):
-        batch = list(values[start : start + _BATCH])
+        batch = values[start : start + _BATCH]
         yield batch, start + len(batch)
 
 

@@ -20,6 +20,7 @@ from streamcp.graph.physical import EdgePlan, PhysicalPlan, TaskPlan
 from streamcp.identifiers import ChannelId, SubtaskId
 from streamcp.operators.steps import Call, ProcessStep, SinkStep, SourceStep
 from streamcp.runtime.async_subtask import AsyncSubtask
+from streamcp.runtime.calling import key_failure
 from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.keyed_async_subtask import KeyedAsyncSubtask
 from streamcp.runtime.sink_subtask import (
@@ -108,7 +109,8 @@ def _output_edge(
         case Rebalance():
             return RebalanceEdge(channels, first=sender_index)
         case HashByKey(key):
-            return KeyedEdge(channels, key, receiver_by_key(len(channels), plan.max_parallelism))
+            receiver = receiver_by_key(len(channels), plan.max_parallelism)
+            return KeyedEdge(channels, key, receiver, key_failure(edge.connection.node))
 
 
 def receiver_by_key(parallelism: int, max_parallelism: int) -> Callable[[Any], int]:

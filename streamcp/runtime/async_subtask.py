@@ -43,7 +43,6 @@ class AsyncSubtask(Subtask):
         if isinstance(spec, FlatMapStep):
             self._fn = gathered(self._fn)
         self._results_of = _RESULTS.get(type(spec), _mapped)
-        self._keeps_input = isinstance(spec, FilterStep)
         self._bound = PENDING_PER_CALL * options.concurrency
         self._pending = PendingList(
             ordered=options.ordered and not isinstance(spec, ForEachStep),
@@ -51,6 +50,8 @@ class AsyncSubtask(Subtask):
             step=self._node.label,
             keep=self.context.keep_records or options.retry is not None,
         )
+        keep = self._filtered if isinstance(spec, FilterStep) else self._pending.finish
+        self._finish: Callable[[Ticket, Any], None] = keep
         self.start = self._pending.start  # taking the next call is nothing but this
         self._captured: Captured | None = None
         # The task has been woken for results since it last looked: once is enough.
@@ -66,26 +67,24 @@ class AsyncSubtask(Subtask):
 
     def call(self, ticket: Ticket, attempt: int) -> Awaitable[Any]:
         """Begin an attempt."""
-        if attempt == 1:
-            chunk, i = ticket
-            coroutine: Awaitable[Any] = self._fn(chunk.records[i])
-            return coroutine
-        again: Awaitable[Any] = self._fn(self._pending.record(ticket, attempt))
-        return again
+        coroutine: Awaitable[Any] = self._fn(self._pending.record(ticket, attempt))
+        return coroutine
 
     def succeeded(self, ticket: Ticket, result: Any) -> None:
         """Keep a result until its turn comes and the outputs have room."""
-        if self._keeps_input:
-            try:
-                kept = bool(result)
-            except Exception as error:  # whatever a user's __bool__ raises
-                self.failed(ticket, error, 1)
-                return
-            result = (kept, self._pending.record(ticket, 2))
-        self._pending.finish(ticket, result)
+        self._finish(ticket, result)
         if not self._told:
             self._told = True
             self.wakeup.set()
+
+    def _filtered(self, ticket: Ticket, result: Any) -> None:
+        """Keep the record beside its result, which says whether it goes on."""
+        try:
+            kept = bool(result)
+        except Exception as error:  # whatever a user's __bool__ raises
+            self.failed(ticket, error, 1)
+        else:
+            self._pending.finish(ticket, (kept, self._pending.record(ticket, 2)))
 
     def failed(self, ticket: Ticket, error: Exception, attempts: int) -> None:
         """Fail the job, or keep the failure until its turn comes."""
@@ -191,6 +190,7 @@ class AsyncSubtask(Subtask):
         """Emit results whose turn has come, as many as there is room for."""
         if not self.output.writable:
             return False
+        failures = self._pending.failures
         results = self._pending.take_results(min(self.slices.records, self.output.room))
         if not results:
             return False
@@ -199,18 +199,20 @@ class AsyncSubtask(Subtask):
             self._captured.before_use()
             self._captured = None
         started = self.context.clock.monotonic()
-        failures = [result for result in results if type(result) is Failed]
-        if failures:
-            results = [result for result in results if type(result) is not Failed]
-            diverted = [one.failure for one in failures if one.failure is not None]
-            if diverted:
-                self._reporter.divert(diverted)
-        values = self._results_of(results)
+        values = self._results_of(self._divert(results) if failures else results)
         self._step_meter.records_out += len(values)
         if values:
             self._emit(values)
         self.slice_done(len(results), started)
         return True
+
+    def _divert(self, results: list[Any]) -> list[Any]:
+        """Divert the failures, and return the others."""
+        failures = [one.failure for one in results if type(one) is Failed]
+        diverted = [failure for failure in failures if failure is not None]
+        if diverted:
+            self._reporter.divert(diverted)
+        return [result for result in results if type(result) is not Failed]
 
 
 def _mapped(results: list[Any]) -> list[Any]:

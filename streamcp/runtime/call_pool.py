@@ -20,6 +20,9 @@ from streamcp.runtime.meters import StepMeter
 
 # How long one worker may go from call to call, none of which waits, before others get their turn.
 SHARE = 0.001
+# So many calls are made between two looks at the clock, unless they are long: a look costs as
+# much as a short call.
+UNCHECKED = 7
 
 
 class Calls(Protocol):
@@ -127,6 +130,7 @@ class CallPool:
         start, call, succeeded = calls.start, calls.call, calls.succeeded
         simple = self._options.timeout is None and self._options.retry is None
         until = clock.monotonic() + SHARE
+        unchecked = 0
         while not self._closed:
             ticket = None if self.paused else start()
             if ticket is None:
@@ -146,12 +150,18 @@ class CallPool:
             else:
                 self._running = worker
                 await self._attempts(worker, ticket)
-            now = clock.monotonic()
             if self._running is not worker:
-                until = now + SHARE  # another worker has run: this one has waited
-            elif now >= until:
+                # Another worker has run: this one has waited, and begins anew.
+                unchecked = UNCHECKED
+                until = clock.monotonic() + SHARE
+            elif unchecked:
+                unchecked -= 1
+            elif clock.monotonic() >= until:
+                # Calls that are so long are looked at one by one.
                 await asyncio.sleep(0)
                 until = clock.monotonic() + SHARE
+            else:
+                unchecked = UNCHECKED
 
     async def _attempts(self, worker: _Worker, ticket: Any) -> None:
         """Call until it succeeds or has failed as often as the retry allows."""

@@ -61,13 +61,6 @@ class Reporter:
         if failure is not None:
             self._divert([failure])
 
-    def key_failed(self, record: Any, error: Exception) -> None:
-        """Say that the key function behind the step failed, or gave no usable key."""
-        raise StepFailed(
-            f"key_by behind step {self.label!r} ({self.place}) failed at record {shown(record)}: "
-            f"{describe(error)}"
-        ) from error
-
     def refuse_awaitable(self, record: Any, result: Any) -> None:
         """Fail the job if a plain function returned something that must be awaited (rule 2)."""
         try:
@@ -81,6 +74,18 @@ class Reporter:
             f"step {self.label!r} ({self.place}) failed at record {shown(record)}: "
             f"{describe(error)}"
         )
+
+
+def key_failure(node: Node) -> Callable[[Any, Exception], None]:
+    """Make what says that the key function behind a step failed, or gave no usable key."""
+
+    def failed(record: Any, error: Exception) -> None:
+        raise StepFailed(
+            f"key_by behind step {node.label!r} ({node.place}) failed at record {shown(record)}: "
+            f"{describe(error)}"
+        ) from error
+
+    return failed
 
 
 def describe(error: BaseException) -> str:

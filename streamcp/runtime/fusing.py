@@ -7,15 +7,15 @@ list per step (decision 0007). The text of a task's loop is shown in tracebacks.
 
     def work(records):
         out1 = []
-        add1 = out1.append
         for r in records:
             try:
                 r1 = f1(r)
             except Exception as error:
                 failed1(r, error)
                 continue
-            add1(r1)
-        push1(out1)
+            out1.append(r1)
+        if out1:
+            push1(out1)
 """
 
 from __future__ import annotations
@@ -304,18 +304,18 @@ class LoopWriter:
         if step is not None and self._depth < DEEPEST:
             self._step(step, value, count)
         elif edge is not None:
-            self._route(node, edge, value)
+            self._route(edge, value)
         else:
             self._count_by_length(count, self._collect(node, output, value))
 
-    def _route(self, node: Node, edge: KeyedEdge, value: str) -> None:
+    def _route(self, edge: KeyedEdge, value: str) -> None:
         """Write the hand-over to a keyed exchange."""
         number = self._number()
         self._names[f"key{number}"] = edge.key
         self._names[f"routes{number}"] = edge.routes
         self._names[f"route{number}"] = edge.route
         self._names[f"flush{number}"] = edge.flush_full
-        self._names[f"failed{number}"] = self._chain.reporter(node).key_failed
+        self._names[f"failed{number}"] = edge.failed
         self._try(
             number,
             value,
@@ -337,8 +337,9 @@ class LoopWriter:
             return ""
         number = self._number()
         self._names[f"push{number}"] = push
-        self._before += [f"out{number} = []", f"add{number} = out{number}.append"]
-        self._line(f"add{number}({value})")
+        self._before.append(f"out{number} = []")
+        # As a call of the method: CPython has an instruction of its own for it.
+        self._line(f"out{number}.append({value})")
         self._after += [f"if out{number}:", f"    push{number}(out{number})"]
         return f"out{number}"
 

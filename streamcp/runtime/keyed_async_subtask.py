@@ -305,16 +305,8 @@ class KeyedAsyncSubtask(Subtask):
         self._pool.wake()
         return True
 
-    def _key_of(self, record: Any) -> Any:
-        try:
-            key = self._key(record)
-            hash(key)
-        except Exception as error:  # whatever a user's function raises
-            raise self._reporter.step_failed(record, error) from error
-        return key
-
     def _append_record(self, record: Any) -> None:
-        slot = Slot(self._key_of(record), record)
+        slot = Slot(self._key(record), record)
         if not is_deeply_immutable(record):
             try:
                 slot.frozen = self.context.serializer.dumps(record, step=self._node.label)

@@ -43,9 +43,15 @@ class TaskMeter:
 
     def end(self, now: float) -> None:
         """The wait is over."""
-        if self._since is not None:
-            waited, self._since = now - self._since, None
-            setattr(self, self._waiting, getattr(self, self._waiting) + waited)
+        if self._since is None:
+            return
+        waited, self._since = now - self._since, None
+        if self._waiting == "busy":
+            self.busy += waited
+        elif self._waiting == "idle":
+            self.idle += waited
+        else:
+            self.backpressured += waited
 
     def upto(self, now: float) -> dict[Waiting, float]:
         """The seconds of each kind until `now`."""

@@ -95,12 +95,13 @@ class Chunk:
 class PendingList:
     """What an async step without state holds.
 
-    `count` is the number of entries. Ordered: results are emitted in the order of their records;
-    else in the order in which they come."""
+    `count` is the number of entries, `failures` that of the `Failed` among them. Ordered: results
+    are emitted in the order of their records; else in the order in which they come."""
 
     def __init__(self, *, ordered: bool, serializer: Serializer, step: str, keep: bool) -> None:
         """With `keep`, records must stay as they came: for snapshots and retries."""
         self.count = 0
+        self.failures = 0
         self._ordered = ordered
         self._serializer = serializer
         self._step = step
@@ -149,6 +150,8 @@ class PendingList:
         """Take a result (or a `Failed`)."""
         chunk, i = ticket
         chunk.results[i] = result
+        if type(result) is Failed:
+            self.failures += 1
         if not self._ordered:
             self._finished.append(ticket)
 
@@ -156,6 +159,8 @@ class PendingList:
         """Take up to `limit` results that may be emitted now, in their order."""
         results = self._take_ordered(limit) if self._ordered else self._take_finished(limit)
         self.count -= len(results)
+        if self.failures:
+            self.failures -= sum(type(result) is Failed for result in results)
         return results
 
     def _take_ordered(self, limit: int) -> list[Any]:
@@ -224,6 +229,7 @@ class PendingList:
                 case Status.FAILURE:
                     records.append(None)
                     results.append(Failed(content))
+                    self.failures += 1
         chunk = Chunk(records)
         chunk.results = results
         if self._keep:

@@ -37,12 +37,8 @@ class SinkSubtask(Subtask):
         self._spec = spec
         self._step_meter = self.chain.meters[self._node]
         self._reporter = self.chain.reporter(self._node)
+        self.step = self._node.label
         self._sink = spec.open()
-
-    @property
-    def step(self) -> str:
-        """The name of the sink."""
-        return self._node.label
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Enter the sink, if it is a context manager, until the job ends."""
@@ -83,17 +79,21 @@ class SinkSubtask(Subtask):
         Return the failures to be diverted: by the caller, in one step with what it notes of the
         write, so that a checkpoint holds either both or neither. Raises StepFailed where the
         sink's errors fail the job."""
-        failures: list[Any] = []
-        attempt = 1
-        while (error := await _failure(write, *arguments)) is not None:
-            retry = self._spec.retry
+        retry = self._spec.retry
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                await write(*arguments)
+                return []
+            except asyncio.CancelledError as cancelled:
+                error = failure_of(cancelled)
+            except Exception as raised:  # whatever a user's sink raises
+                error = raised
             if retry is None or attempt >= retry.attempts or not isinstance(error, retry.on):
-                failures = self._failures(arguments[0], error, attempt)
-                break
+                return self._failures(arguments[0], error, attempt)
             self._step_meter.retries += 1
             await asyncio.sleep(retry.delay(attempt))
-            attempt += 1
-        return failures
 
     async def _write_busy(
         self, write: Callable[..., Awaitable[None]], *arguments: Any
@@ -120,17 +120,6 @@ class SinkSubtask(Subtask):
 
     def _failed(self, doing: str, error: Exception) -> StepFailed:
         return StepFailed(f"sink {self.step!r} ({self._node.place}) {doing}: {describe(error)}")
-
-
-async def _failure(write: Callable[..., Awaitable[None]], *arguments: Any) -> Exception | None:
-    """Write; return what it raised."""
-    try:
-        await write(*arguments)
-    except asyncio.CancelledError as error:
-        return failure_of(error)
-    except Exception as error:  # whatever a user's sink raises
-        return error
-    return None
 
 
 class AtLeastOnceSubtask(SinkSubtask):
@@ -162,12 +151,13 @@ class AtLeastOnceSubtask(SinkSubtask):
                 await self.wait("idle")
                 continue
             if self._restored:
-                captured = self._restored.popleft()
-                await self._write_pending(captured)
+                restored = self._restored.popleft()
+                restored.before_use()
+                await self._write_pending(restored.value)
                 continue
             records = self._take(data=True)
             if records is not None:
-                await self._write_pending(self._capture(records))
+                await self._write_pending(records)
                 self.gate.release(self._taken_from, len(records))
                 await self._slice_done()
             elif self._drained:
@@ -179,11 +169,11 @@ class AtLeastOnceSubtask(SinkSubtask):
     def _capture(self, records: list[Any]) -> Captured:
         return Captured(records, self.context.serializer, step=self.step, fixed_list=True)
 
-    async def _write_pending(self, captured: Captured) -> None:
-        self._writing = captured
+    async def _write_pending(self, records: list[Any]) -> None:
         if self.context.keep_records:
-            captured.before_use()
-        failures = await self._write_busy(self._sink.write, captured.value)
+            self._writing = self._capture(records)
+            self._writing.before_use()
+        failures = await self._write_busy(self._sink.write, records)
         self._writing = None
         self._divert(failures)
 

@@ -29,6 +29,10 @@ from streamcp.serialization.serializer import Serializer
 
 _logger = logging.getLogger(__name__)
 
+_UNCHANGING = (range, tuple)
+# A batch of so many records is worked off before the next one is asked for.
+_ENOUGH = 256
+
 # A user's generator may close a connection; a job that stops does not wait longer than this.
 CLOSING_TIME = 5.0
 
@@ -65,7 +69,7 @@ class Reader:
         self.split = split
         self.step = step
         self.position: Any = source.start
-        self.collected: list[Any] = []
+        self.collected: Sequence[Any] = ()
         self.collected_position: Any = source.start
         self.ended = False
         self.generator: AsyncIterator[tuple[Any, Any]] | None = None
@@ -88,15 +92,29 @@ class Reader:
             return self._serializer.loads(self.position.data)
         return self.position
 
+    def collect(self, record: Any) -> None:
+        """Add a record to what is collected."""
+        if type(self.collected) is not list:
+            self.collected = list(self.collected)
+        self.collected.append(record)
+
+    def collect_batch(self, records: Sequence[Any]) -> None:
+        """Add records. A list is copied, since the generator may go on using it; what cannot
+        change is taken as it is, so that a range is never spelled out."""
+        if not self.collected and type(records) in _UNCHANGING:
+            self.collected = records
+        else:
+            self.collected = [*self.collected, *records]
+
     def keep(self, position: Any) -> None:
         """Remember the position after what was collected; freeze it if it could be changed."""
         if not is_deeply_immutable(position):
             position = FrozenPosition(self._serializer.dumps(position, step=self.step))
         self.collected_position = position
 
-    def take_over(self) -> list[Any]:
+    def take_over(self) -> Sequence[Any]:
         """Hand the collected records over: from now on they are read."""
-        records, self.collected = self.collected, []
+        records, self.collected = self.collected, ()
         self.position = self.collected_position
         self.taken_over.set()
         return records
@@ -112,6 +130,7 @@ class SourceSubtask(Subtask):
         assert isinstance(spec, SourceStep)
         self._source = spec.source
         self._push = self.chain.push_behind(self._node)
+        self._feeds_loop = self.chain.only_step_behind(self._node, "main") is not None
         self._step_meter = self.chain.meters[self._node]
         self._rest: Batch | None = None
         self._offset = 0
@@ -142,8 +161,10 @@ class SourceSubtask(Subtask):
         return sections
 
     def _rest_in_hand(self) -> Batch | None:
-        if self._rest is not None and self._offset:
-            self._rest = Batch(self._rest.values[self._offset :])
+        """Make the rest a batch of its own, so that it can be captured."""
+        rest = self._rest
+        if rest is not None and (self._offset or rest.captured is None):
+            self._rest = Batch(list(rest.values[self._offset :]))
             self._offset = 0
         return self._rest
 
@@ -240,6 +261,8 @@ class SourceSubtask(Subtask):
         """Read until `limit` records are collected, the source ends, or it had to wait."""
         generator = reader.begin()
         batches = self._source.batches
+        if batches:
+            limit = min(limit, _ENOUGH)
         waited = False
 
         def about_to_wait() -> None:
@@ -260,9 +283,9 @@ class SourceSubtask(Subtask):
             except Exception as error:  # whatever a user's generator raises
                 raise self._failed(reader, error) from error
             if batches:
-                reader.collected.extend(records)
+                reader.collect_batch(records)
             else:
-                reader.collected.append(records)
+                reader.collect(records)
             reader.keep(position)
 
     def _failed(self, reader: Reader, error: Exception) -> StepFailed:
@@ -278,21 +301,24 @@ class SourceSubtask(Subtask):
         self._step_meter.records_in += len(records)
         self._step_meter.records_out += len(records)
         if records:
-            self._rest, self._offset = Batch(records), 0
+            # Loops take any sequence; whatever else is behind the source wants lists.
+            values: Any = records if self._feeds_loop else list(records)
+            self._rest, self._offset = Batch(values), 0
 
     async def _work_off_rest(self) -> None:
         """Work the rest in hand off, slice by slice, and wait until there is room for more."""
         clock, output, chain = self.context.clock, self.output, self.chain
         timed = chain.has_timers
         while True:
+            room = output.room
             if self.held:
                 await self.wait("idle")
-            elif not output.writable:
+            elif room < output.enough:
                 await self.wait("backpressured")
             elif timed and chain.fire_timers():
                 await self.turns.end_if_over(clock.monotonic())
             elif self._rest is not None:
-                self._work_slice(min(self.slices.records, output.room))
+                self._work_slice(min(self.slices.records, room))
                 await self.turns.end_if_over(clock.monotonic())
             else:
                 return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -46,7 +46,15 @@ def edges_of(kind: str, channels: Sequence[Channel]) -> OutputEdge:
         case "rebalance":
             return RebalanceEdge(channels, first=1)
         case _:
-            return KeyedEdge(channels, lambda record: record % 10, lambda key: key % len(channels))
+            return keyed_edge(channels, lambda record: record % 10)
+
+
+def raise_it(record: object, error: Exception) -> None:
+    raise error
+
+
+def keyed_edge(channels: Sequence[Channel], key: Callable[[Any], Any]) -> KeyedEdge:
+    return KeyedEdge(channels, key, lambda k: k % len(channels), raise_it)
 
 
 def test_short_lists_are_collected_until_they_are_flushed() -> None:
@@ -77,12 +85,15 @@ def test_long_list_is_handed_on_as_it_is_but_never_past_a_partial_batch() -> Non
 
 
 @pytest.mark.parametrize("kind", ["forward", "rebalance", "keyed"])
-def test_flushed_list_is_not_changed_by_later_pushes(kind: str) -> None:
+def test_captured_batch_is_not_changed_by_later_pushes(kind: str) -> None:
     channels = new_channels(2)
     edge = edges_of(kind, channels)
     edge.push([0, 1])
     edge.flush()
     batches = [channel.head() for channel in channels]
+    for batch in batches:
+        if isinstance(batch, Batch):
+            batch.captured = "by a snapshot"
     before = [list(batch.values) for batch in batches if isinstance(batch, Batch)]
     edge.push([2, 3, 4, 5])
     edge.flush()

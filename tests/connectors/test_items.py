@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from streamcp.connectors.items import items
 from streamcp.operators.sources import Source
 
 
-async def read(source: Source[Any], position: Any) -> list[tuple[list[Any], Any]]:
+async def read(source: Source[Any], position: Any) -> list[tuple[Sequence[Any], Any]]:
     return [batch async for batch in source.open(position)]
 
 
@@ -36,8 +36,8 @@ async def test_range_is_not_spelled_out() -> None:
 
     values, position = await anext(source.open(10**14))
 
-    assert values == list(range(10**14, 10**14 + 1024))
-    assert position == 10**14 + 1024
+    assert values == range(10**14, position)
+    assert position > 10**14
 
 
 def countdown() -> Iterator[int]:
@@ -50,8 +50,8 @@ def countdown() -> Iterator[int]:
 async def test_any_iterable_can_be_read_again_and_again(values: Any) -> None:
     source = items(values)
 
-    assert await read(source, 0) == [([3, 2, 1], 3)]
-    assert await read(source, 2) == [([1], 3)]
+    assert await read(source, 0) == [((3, 2, 1), 3)]
+    assert await read(source, 2) == [((1,), 3)]
 
 
 async def test_position_at_the_end_gives_nothing() -> None:

@@ -425,12 +425,12 @@ async def test_held_step_starts_no_call_and_goes_on_when_the_stop_failed() -> No
         await until(lambda: bench.out == ["a1", "a2"])
 
 
-async def test_failing_key_function_names_the_step_and_the_record() -> None:
+async def test_failing_key_function_names_the_step_before_it_and_the_record() -> None:
     async def never(record: int, state: Seen, context: sc.KeyContext[int]) -> list[int]:
         return []
 
     job = sc.Job("keys")
     keyed = job.source(sc.items([0]), name="numbers").key_by(lambda record: 1 // record)
     keyed.process(never, state=Seen, name="keyed").sink(sc.discard(), name="nowhere")
-    with pytest.raises(JobFailed, match=r"step 'keyed'.*record 0.*ZeroDivisionError"):
+    with pytest.raises(JobFailed, match=r"step 'numbers'.*record 0.*ZeroDivisionError"):
         await job.run_async()
