@@ -1,7 +1,8 @@
 """What travels on a stream.
 
-A `Batch` is mutable only in `captured`; its list of values is never changed after it was made, so
-that any number of snapshots may refer to it.
+A `Batch` is mutable only in `captured`. From the moment at which a snapshot or a receiver has it,
+its list of values is never changed, so that any number of snapshots may refer to it; one that
+waits in a channel may still grow (decision 0009).
 """
 
 from __future__ import annotations

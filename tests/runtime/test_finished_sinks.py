@@ -9,6 +9,14 @@ from pathlib import Path
 import streamcp as sc
 
 
+async def finished(running: sc.Running, task: str) -> None:
+    def is_finished() -> bool:
+        return any(view.name == task and view.finished for view in running.view().tasks)
+
+    while not is_finished():  # noqa: ASYNC110 - a view has nothing to wait for
+        await asyncio.sleep(0)
+
+
 async def test_checkpoint_completes_after_a_transactional_sink_has_finished(
     tmp_path: Path,
 ) -> None:
@@ -25,11 +33,9 @@ async def test_checkpoint_completes_after_a_transactional_sink_has_finished(
     long = job.source(slow(), name="long")
     long.sink(sc.files.json_lines(tmp_path / "long"), name="long-out")
     async with job.start() as running:
-        while not any(t.name == "short" and t.finished for t in running.view().tasks):
-            await asyncio.sleep(0)
+        await finished(running, "short")
         await running.checkpoint()  # commits the short sink, which finishes
-        while not any(t.name == "short-out" and t.finished for t in running.view().tasks):
-            await asyncio.sleep(0)
+        await finished(running, "short-out")
         statistics = await running.checkpoint()
         go_on.set()
         result = await running.wait_finished()
