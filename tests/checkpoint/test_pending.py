@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -61,17 +62,26 @@ def test_last_acknowledgement_completes_the_collection() -> None:
     assert checkpoint.missing == (A,)
     answer = checkpoint.acknowledge(acknowledgement(A))
     assert isinstance(answer, AllAcknowledged)
-    assert [one.subtask for one in answer.acknowledgements] == [A, B, DONE]
+    assert [one.subtask for one in answer.acknowledgements] == [A, B]
     assert checkpoint.state is PendingState.COMPLETING
 
 
-def test_subtask_finished_in_the_plan_is_recorded_as_finished() -> None:
-    checkpoint = pending()
-    checkpoint.acknowledge(acknowledgement(A))
-    answer = checkpoint.acknowledge(acknowledgement(B))
+def test_subtask_finished_in_the_plan_contributes_its_final_state() -> None:
+    """P7: it acknowledges like the others, and a restored job knows that it had finished."""
+    checkpoint = PendingCheckpoint(
+        checkpoint_id=7,
+        attempt=2,
+        kind="final",
+        plan=CheckpointPlan(frozenset({DONE}), frozenset({A, DONE}), (A,)),
+        choice=ALIGNED,
+        triggered_at=100.0,
+        triggered_ms=1_000_000,
+        timeout=60.0,
+    )
+    assert checkpoint.acknowledge(replace(acknowledgement(DONE), finished=True)) == Accepted(1)
+    answer = checkpoint.acknowledge(acknowledgement(A))
     assert isinstance(answer, AllAcknowledged)
-    assert [one.finished for one in answer.acknowledgements] == [False, False, True]
-    assert answer.acknowledgements[-1].attempt == 2
+    assert [one.finished for one in answer.acknowledgements] == [False, True]
 
 
 def test_duplicate_keeps_the_first() -> None:

@@ -21,11 +21,11 @@ def test_running_job_triggers_its_sources() -> None:
     assert plan.finished == frozenset()
 
 
-def test_finished_source_is_neither_triggered_nor_asked() -> None:
+def test_finished_source_is_not_triggered() -> None:
     plan = make_plan(EVERYONE, SENDERS, {A, B}, {A})
     assert plan.triggered == (B,)
     assert plan.finished == {A}
-    assert plan.acknowledging == {B, C, D}
+    assert plan.acknowledging == {A, B, C, D}
 
 
 def test_all_senders_finished_triggers_the_receiver() -> None:
@@ -34,9 +34,9 @@ def test_all_senders_finished_triggers_the_receiver() -> None:
     assert make_plan(EVERYONE, SENDERS, {A, B}, {A, B, C}).triggered == (D,)
 
 
-def test_everyone_finished_leaves_nobody_to_acknowledge() -> None:
+def test_everyone_finished_leaves_nobody_to_trigger() -> None:
     plan = make_plan(EVERYONE, SENDERS, {A, B}, EVERYONE)
-    assert not plan.acknowledging
+    assert plan.acknowledging == set(EVERYONE)
     assert not plan.triggered
 
 
@@ -69,6 +69,5 @@ def test_barrier_reaches_exactly_the_unfinished(
     for subtask in subtasks:  # in topological order
         if senders.get(subtask, frozenset()) & reached:
             reached.add(subtask)
-    assert reached == plan.acknowledging
-    assert plan.acknowledging | plan.finished == set(subtasks)
-    assert not plan.acknowledging & plan.finished
+    assert reached == plan.acknowledging - plan.finished
+    assert plan.acknowledging == set(subtasks)
