@@ -24,6 +24,9 @@ _SHARE_TO_GO_ON = 16
 # Shorter lists belong to their batch alone (output gates hand longer ones on as they are), so
 # they may grow.
 JOINED_LENGTH = 256
+# But no more than an eighth of the capacity: a receiver works a batch off as a whole, and a channel
+# that is emptied at one go stays empty while its sender waits for room in another one.
+_JOINED_SHARE = 8
 
 
 def _wakes_nobody() -> None:
@@ -39,6 +42,7 @@ class Channel:
 
     __slots__ = (
         "_barriers",
+        "_joined_length",
         "_queue",
         "capacity",
         "capturing",
@@ -55,6 +59,7 @@ class Channel:
         self.id = channel_id
         self.capacity = capacity
         self.room_to_go_on = max(1, capacity // _SHARE_TO_GO_ON)
+        self._joined_length = min(JOINED_LENGTH, capacity // _JOINED_SHARE)
         self.occupied = 0
         self.pushed = 0
         self.capturing: list[Batch] | None = None
@@ -103,7 +108,7 @@ class Channel:
     def _is_fixed(self, batch: Batch, more: int) -> bool:
         """A snapshot refers to the batch, or may come to, or it is long enough."""
         captured = batch.captured is not None or self.capturing is not None
-        return captured or len(batch.values) + more > JOINED_LENGTH
+        return captured or len(batch.values) + more > self._joined_length
 
     def head(self) -> Element | None:
         """Look at the first element without taking it."""

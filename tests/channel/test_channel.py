@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcp.channel.channel import Channel
+from streamcp.channel.channel import JOINED_LENGTH, Channel
 from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput
 from streamcp.identifiers import ChannelId, SubtaskId
 
@@ -151,3 +151,36 @@ def test_any_use_keeps_order_and_accounts_for_every_record(steps: list[tuple[str
     assert channel.occupied == pushed - worked
     assert channel.pushed == pushed
     assert len(channel) == len(model)
+
+
+def test_short_batches_that_wait_are_joined_up_to_a_share_of_the_capacity() -> None:
+    channel = new_channel(capacity=32)
+    for record in range(6):
+        channel.push_records([record])
+    assert [batch.values for batch in channel.batches()] == [[0, 1, 2, 3], [4, 5]]
+    assert (channel.occupied, channel.pushed) == (6, 6)
+
+
+def test_batch_of_a_snapshot_is_not_joined() -> None:
+    channel = new_channel(capacity=1000)
+    channel.push_records([1])
+    channel.batches()[0].captured = "by a snapshot"
+    channel.push_records([2])
+    assert [batch.values for batch in channel.batches()] == [[1], [2]]
+
+
+def test_batches_pushed_during_a_capture_are_captured_one_by_one() -> None:
+    channel = new_channel(capacity=1000)
+    channel.push_records([1])
+    channel.capturing = []
+    channel.push_records([2])
+    channel.push_records([3])
+    assert [batch.values for batch in channel.capturing] == [[2], [3]]
+
+
+def test_list_that_may_be_shared_does_not_grow() -> None:
+    channel = new_channel(capacity=10_000)
+    shared = list(range(JOINED_LENGTH + 1))
+    channel.push_records(shared)
+    channel.push_records([-1])
+    assert len(shared) == JOINED_LENGTH + 1
