@@ -21,15 +21,13 @@ from streamcp.identifiers import ChannelId, SubtaskId
 from streamcp.operators.steps import Call, ProcessStep, SinkStep, SourceStep
 from streamcp.runtime.async_subtask import AsyncSubtask
 from streamcp.runtime.calling import key_failure
+from streamcp.runtime.exactly_once_subtask import TransactionalSubtask
 from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.keyed_async_subtask import KeyedAsyncSubtask
-from streamcp.runtime.sink_subtask import (
-    AtLeastOnceSubtask,
-    StagedSubtask,
-    TransactionalSubtask,
-)
+from streamcp.runtime.sink_subtask import AtLeastOnceSubtask
 from streamcp.runtime.snapshots import SnapshotWriter
 from streamcp.runtime.source_subtask import SourceSubtask
+from streamcp.runtime.staged_subtask import StagedSubtask
 from streamcp.runtime.step_subtask import StepSubtask
 from streamcp.runtime.steps import Chain
 from streamcp.runtime.subtask import Subtask

@@ -1,49 +1,30 @@
-"""The task of a coroutine step without state: a bounded pool of calls over a pending list.
-
-This task admits records and emits results; workers make the calls. A barrier passes both: what is
-pending is in the snapshot, and no call is waited for (rule P20).
-"""
+"""The task of a coroutine step without state: `map`, `filter`, `flat_map` and `for_each`."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import chain
 from typing import Any
 
 from streamcp.checkpoint.snapshot import SectionKind
 from streamcp.operators.steps import Call, FilterStep, FlatMapStep, ForEachStep
-from streamcp.runtime.call_pool import CallPool
-from streamcp.runtime.calling import expanded
-from streamcp.runtime.meters import Waiting
-from streamcp.runtime.pending import CapturedPending, Failed, PendingList, Ticket
-from streamcp.runtime.snapshots import CapturedSection, Freezing
-from streamcp.runtime.subtask import Subtask
-from streamcp.serialization.captured import Captured
-
-# Records, results and waiters together, per call that may run at once: enough that a worker
-# always finds a next record while results wait for their turn (rule P21).
-PENDING_PER_CALL = 4
+from streamcp.runtime.pending import Failed, PendingList, Ticket
+from streamcp.runtime.pooled_subtask import PooledSubtask, gathered
+from streamcp.runtime.snapshots import Freezing
 
 
-class AsyncSubtask(Subtask):
+class AsyncSubtask(PooledSubtask):
     """Runs `map`, `filter`, `flat_map` and `for_each` with a coroutine function."""
 
     def prepare(self) -> None:
         """Wire the step and what is fused behind it."""
-        self._node = next(iter(self.chain.meters))
-        spec = self._node.spec
+        super().prepare()
+        spec, options = self._node.spec, self._options
         assert isinstance(spec, Call)
-        assert spec.calls is not None
-        options = spec.calls
-        self._step_meter = self.chain.meters[self._node]
-        self._reporter = self.chain.reporter(self._node)
-        self._emit = self.chain.push_behind(self._node)
         self._fn = self.chain.function(spec)
         if isinstance(spec, FlatMapStep):
             self._fn = gathered(self._fn)
         self._results_of = _RESULTS.get(type(spec), _mapped)
-        self._bound = PENDING_PER_CALL * options.concurrency
         self._pending = PendingList(
             ordered=options.ordered and not isinstance(spec, ForEachStep),
             serializer=self.context.serializer,
@@ -53,10 +34,9 @@ class AsyncSubtask(Subtask):
         keep = self._filtered if isinstance(spec, FilterStep) else self._pending.finish
         self._finish: Callable[[Ticket, Any], None] = keep
         self.start = self._pending.start  # taking the next call is nothing but this
-        self._captured: Captured | None = None
         # The task has been woken for results since it last looked: once is enough.
         self._told = False
-        self._pool = CallPool(self, options, self.context.clock, self._step_meter, self._node.label)
+        self.make_pool(self)
 
     # ---- what the pool asks
 
@@ -100,9 +80,7 @@ class AsyncSubtask(Subtask):
         sections: list[Freezing] = list(self.chain.snapshot())
         entries = self._pending.entries()
         if entries:
-            step = self._node.label
-            self._captured = CapturedPending(entries, self.context.serializer, step=step)
-            sections.append(CapturedSection("pending", step, [self._captured], len(entries)))
+            sections.append(self.pending_section(entries))
         return sections
 
     def restore(self, kind: SectionKind, name: str, values: list[Any]) -> None:
@@ -115,78 +93,20 @@ class AsyncSubtask(Subtask):
 
     # ---- work
 
-    async def run(self) -> None:
-        """Admit, call and emit until all inputs have ended and nothing is pending."""
-        async with asyncio.TaskGroup() as group:
-            self._pool.begin(group)
-            try:
-                await self._run()
-            finally:
-                self._pool.close()
-        self.finish()
-
-    async def _run(self) -> None:
-        clock = self.context.clock
-        while True:
-            if self.held:
-                await self.wait("idle")
-                continue
-            while not self.held and self.output.writable and self.chain.fire_timers():
-                await self.turns.end_if_over(clock.monotonic())
-            self._told = False
-            if self.refill():
-                await self.turns.end_if_over(clock.monotonic())
-            elif self._drained and not self.timers_are_due:
-                return
-            elif not self.held:
-                await self.wait(self._waiting_for(), timeout=self.until_timer())
-
-    def release(self) -> None:
-        """A stop has failed: calls are started again."""
-        super().release()
-        self._pool.paused = False
-        self._pool.wake()
-
-    def hold(self) -> None:
-        """A stop has cut here: no further call is started."""
-        super().hold()
-        self._pool.paused = True
-
-    def refill(self) -> bool:
-        """Emit results and admit records, as far as there is room; False if nothing was done."""
-        if self.held:
-            return False
-        emitted = self._emit_results()
-        return self._admit() or emitted
-
     @property
-    def _drained(self) -> bool:
-        return self.gate.hand is None and self.gate.all_ended and not self._pending.count
+    def pending_count(self) -> int:
+        """Records and results that are pending."""
+        return self._pending.count
 
-    def _waiting_for(self) -> Waiting:
-        if not self.output.writable:
-            return "backpressured"
-        return "busy" if self._pending.count >= self._bound else "idle"
+    def begin_round(self) -> None:
+        """From now on, results wake the task again."""
+        self._told = False
 
-    def _admit(self) -> bool:
-        """Move records from the input to the pending list, as many as it may hold."""
-        gate = self.gate
-        room = self._bound - self._pending.count
-        while gate.hand is None and not self.held:
-            if self.take_element(data=room > 0) is None:
-                return False
-        if room <= 0 or self.held:
-            return False
-        channel = gate.hand_channel
-        records = gate.slice(room)
+    def admit_records(self, records: list[Any]) -> None:
+        """Append records to the pending list."""
         self._pending.admit(records)
-        gate.release(channel, len(records))
-        self.meter.records_in += len(records)
-        self._step_meter.records_in += len(records)
-        self._pool.wake()
-        return True
 
-    def _emit_results(self) -> bool:
+    def emit_results(self) -> bool:
         """Emit results whose turn has come, as many as there is room for."""
         if not self.output.writable:
             return False
@@ -194,10 +114,7 @@ class AsyncSubtask(Subtask):
         results = self._pending.take_results(min(self.slices.records, self.output.room))
         if not results:
             return False
-        if self._captured is not None:
-            # They leave the captured list: whoever gets them may change them.
-            self._captured.before_use()
-            self._captured = None
+        self.results_leave()
         started = self.context.clock.monotonic()
         values = self._results_of(self._divert(results) if failures else results)
         self._step_meter.records_out += len(values)
@@ -236,15 +153,3 @@ _RESULTS: dict[type, Callable[[list[Any]], list[Any]]] = {
     FlatMapStep: _flattened,
     ForEachStep: _nothing,
 }
-
-
-def gathered(fn: Callable[..., Any]) -> Callable[..., Awaitable[list[Any]]]:
-    """Make one coroutine function of one that returns an iterable, or is an async generator."""
-
-    async def call(*arguments: Any) -> list[Any]:
-        result = fn(*arguments)
-        if hasattr(result, "__aiter__"):
-            return [value async for value in result]
-        return list(expanded(await result))
-
-    return call

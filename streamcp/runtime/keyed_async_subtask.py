@@ -7,7 +7,6 @@ between holds the state before the call, and the record among the pending ones (
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Awaitable
 from typing import Any
@@ -16,16 +15,11 @@ from streamcp.checkpoint.snapshot import SectionKind
 from streamcp.errors import SerializationError
 from streamcp.operators.context import KeyContext
 from streamcp.operators.steps import ProcessStep
-from streamcp.runtime.async_subtask import PENDING_PER_CALL, gathered
-from streamcp.runtime.call_pool import CallPool
-from streamcp.runtime.calling import expanded
 from streamcp.runtime.keyed_steps import Effects, refuse_state
-from streamcp.runtime.meters import Waiting
-from streamcp.runtime.pending import CapturedPending, Failed, Status
-from streamcp.runtime.snapshots import CapturedSection, Freezing
+from streamcp.runtime.pending import Failed, Status
+from streamcp.runtime.pooled_subtask import PooledSubtask, gathered
+from streamcp.runtime.snapshots import Freezing
 from streamcp.runtime.steps import key_of, with_keyed_service
-from streamcp.runtime.subtask import Subtask
-from streamcp.serialization.captured import Captured
 from streamcp.serialization.immutable import is_deeply_immutable
 
 TIMER = 4
@@ -47,32 +41,25 @@ class Slot:
         self.effects: Effects | None = None
 
 
-class KeyedAsyncSubtask(Subtask):
+class KeyedAsyncSubtask(PooledSubtask):
     """Runs `process` with a coroutine function."""
 
     def prepare(self) -> None:
         """Wire the step and what is fused behind it."""
-        self._node = next(iter(self.chain.meters))
+        super().prepare()
         spec = self._node.spec
         assert isinstance(spec, ProcessStep)
-        assert spec.calls is not None
-        options = spec.calls
-        self._meter = self.chain.meters[self._node]
-        self._reporter = self.chain.reporter(self._node)
-        self._emit = self.chain.push_behind(self._node)
         self._key = key_of(self._node)
         fn, on_timer = with_keyed_service(spec, self.context)
         self._fn = gathered(fn)
-        self._on_timer = None if on_timer is None else either(on_timer)
+        self._on_timer = None if on_timer is None else gathered(on_timer)
         self._state = self.chain.keyed_state(self._node, spec.state)
-        self._bound = PENDING_PER_CALL * options.concurrency
         # Arrival order; a dictionary, since slots leave from the middle.
         self._slots: dict[Slot, None] = {}
         self._queues: dict[Any, deque[Slot]] = {}
         self._ready: deque[Slot] = deque()
         self._results: deque[Slot] = deque()
-        self._captured: Captured | None = None
-        self._pool = CallPool(self, options, self.context.clock, self._meter, self._node.label)
+        self.make_pool(self)
 
     # ---- what the pool asks
 
@@ -157,10 +144,8 @@ class KeyedAsyncSubtask(Subtask):
         """State, pending list, and the states of fused keyed steps."""
         sections: list[Freezing] = [self._state.snapshot(), *self.chain.snapshot()]
         if self._slots:
-            step = self._node.label
             entries = [self._entry(slot) for slot in self._slots]
-            self._captured = CapturedPending(entries, self.context.serializer, step=step)
-            sections.append(CapturedSection("pending", step, [self._captured], len(entries)))
+            sections.append(self.pending_section(entries))
         return sections
 
     @staticmethod
@@ -207,59 +192,19 @@ class KeyedAsyncSubtask(Subtask):
 
     # ---- work
 
-    async def run(self) -> None:
-        """Admit, call and emit until all inputs have ended and nothing is pending."""
-        async with asyncio.TaskGroup() as group:
-            self._pool.begin(group)
-            self._pool.wake()
-            try:
-                await self._run()
-            finally:
-                self._pool.close()
-        self.finish()
-
-    async def _run(self) -> None:
-        clock = self.context.clock
-        while True:
-            if self.held:
-                await self.wait("idle")
-                continue
-            self._admit_timers()
-            while not self.held and self.output.writable and self.chain.fire_timers():
-                await self.turns.end_if_over(clock.monotonic())
-            if self.refill():
-                await self.turns.end_if_over(clock.monotonic())
-            elif self._drained and not self.timers_are_due:
-                return
-            elif not self.held:
-                await self.wait(self._waiting_for(), timeout=self.until_timer())
-
-    def release(self) -> None:
-        """A stop has failed: calls are started again."""
-        super().release()
-        self._pool.paused = False
-        self._pool.wake()
-
-    def hold(self) -> None:
-        """A stop has cut here: no further call is started."""
-        super().hold()
-        self._pool.paused = True
-
-    def refill(self) -> bool:
-        """Emit results and admit records, as far as there is room; False if nothing was done."""
-        if self.held:
-            return False
-        emitted = self._emit_results()
-        return self._admit() or emitted
-
     @property
-    def _drained(self) -> bool:
-        return self.gate.hand is None and self.gate.all_ended and not self._slots
+    def pending_count(self) -> int:
+        """Records, results and timers that are pending."""
+        return len(self._slots)
 
-    def _waiting_for(self) -> Waiting:
-        if not self.output.writable:
-            return "backpressured"
-        return "busy" if len(self._slots) >= self._bound else "idle"
+    def begin_round(self) -> None:
+        """Timers that are due join the pending list."""
+        self._admit_timers()
+
+    def admit_records(self, records: list[Any]) -> None:
+        """Append records to the pending list."""
+        for record in records:
+            self._append_record(record)
 
     def until_timer(self) -> float | None:
         """Seconds until the earliest timer of this step, if the pending list has room for it, or
@@ -286,25 +231,6 @@ class KeyedAsyncSubtask(Subtask):
             self._append(Slot(entry.key, timestamp, is_timer=True))
         self._pool.wake()
 
-    def _admit(self) -> bool:
-        """Move records from the input to the pending list, as many as it may hold."""
-        gate = self.gate
-        room = self._bound - len(self._slots)
-        while gate.hand is None and not self.held:
-            if self.take_element(data=room > 0) is None:
-                return False
-        if room <= 0 or self.held:
-            return False
-        channel = gate.hand_channel
-        records = gate.slice(room)
-        for record in records:
-            self._append_record(record)
-        gate.release(channel, len(records))
-        self.meter.records_in += len(records)
-        self._meter.records_in += len(records)
-        self._pool.wake()
-        return True
-
     def _append_record(self, record: Any) -> None:
         slot = Slot(self._key(record), record)
         if not is_deeply_immutable(record):
@@ -324,15 +250,12 @@ class KeyedAsyncSubtask(Subtask):
         else:
             queue.append(slot)
 
-    def _emit_results(self) -> bool:
+    def emit_results(self) -> bool:
         """Emit what has committed, in the order of the commits, as far as there is room."""
         if not self._results or not self.output.writable:
             return False
         room = self.output.room
-        if self._captured is not None:
-            # They leave the captured list: whoever gets them may change them.
-            self._captured.before_use()
-            self._captured = None
+        self.results_leave()
         started = self.context.clock.monotonic()
         values: list[Any] = []
         diverted: list[Any] = []
@@ -348,22 +271,8 @@ class KeyedAsyncSubtask(Subtask):
                 values += slot.result
         if diverted:
             self._reporter.divert(diverted)
-        self._meter.records_out += len(values)
+        self._step_meter.records_out += len(values)
         if values:
             self._emit(values)
         self.slice_done(taken, started)
         return True
-
-
-def either(fn: Any) -> Any:
-    """Make a coroutine function of a timer function of either kind."""
-
-    async def call(*arguments: Any) -> list[Any]:
-        result = fn(*arguments)
-        if hasattr(result, "__aiter__"):
-            return [value async for value in result]
-        if hasattr(result, "__await__"):
-            result = await result
-        return list(expanded(result))
-
-    return call

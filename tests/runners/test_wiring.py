@@ -10,9 +10,11 @@ import pytest
 import streamcp as sc
 from streamcp.runners.wiring import receiver_by_key
 from streamcp.runtime.async_subtask import AsyncSubtask
+from streamcp.runtime.exactly_once_subtask import TransactionalSubtask
 from streamcp.runtime.keyed_async_subtask import KeyedAsyncSubtask
-from streamcp.runtime.sink_subtask import AtLeastOnceSubtask, StagedSubtask, TransactionalSubtask
+from streamcp.runtime.sink_subtask import AtLeastOnceSubtask
 from streamcp.runtime.source_subtask import SourceSubtask
+from streamcp.runtime.staged_subtask import StagedSubtask
 from streamcp.runtime.step_subtask import StepSubtask
 from tests.runtime.engine import Engine
 

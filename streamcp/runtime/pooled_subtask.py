@@ -1,0 +1,167 @@
+"""What the tasks of coroutine steps have in common: admit records, let a pool call, emit results.
+
+This task admits and emits; workers make the calls (`call_pool`). A barrier passes both: what is
+pending is in the snapshot, and no call is waited for (rule P20).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from streamcp.operators.steps import Call
+from streamcp.runtime.call_pool import CallPool, Calls
+from streamcp.runtime.calling import expanded
+from streamcp.runtime.meters import Waiting
+from streamcp.runtime.pending import CapturedPending
+from streamcp.runtime.snapshots import CapturedSection
+from streamcp.runtime.subtask import Subtask
+from streamcp.serialization.captured import Captured
+
+# Records, results and waiters together, per call that may run at once: enough that a worker
+# always finds a next record while results wait for their turn (rule P21).
+PENDING_PER_CALL = 4
+
+
+class PooledSubtask(Subtask):
+    """Runs a coroutine function in a pool. The kinds differ in what their pending list is."""
+
+    def prepare(self) -> None:
+        """Wire the step and what is fused behind it."""
+        self._node = next(iter(self.chain.meters))
+        spec = self._node.spec
+        assert isinstance(spec, Call)
+        assert spec.calls is not None
+        self._options = spec.calls
+        self._step_meter = self.chain.meters[self._node]
+        self._reporter = self.chain.reporter(self._node)
+        self._emit = self.chain.push_behind(self._node)
+        self._bound = PENDING_PER_CALL * spec.calls.concurrency
+        self._captured: Captured | None = None
+
+    def make_pool(self, calls: Calls) -> None:
+        """Make the pool, when everything that it asks for is there."""
+        clock, label = self.context.clock, self._node.label
+        self._pool = CallPool(calls, self._options, clock, self._step_meter, label)
+
+    # ---- what the kinds add
+
+    @property
+    def pending_count(self) -> int:
+        """Records, results and timers that are pending."""
+        raise NotImplementedError
+
+    def admit_records(self, records: list[Any]) -> None:
+        """Append records to the pending list."""
+        raise NotImplementedError
+
+    def emit_results(self) -> bool:
+        """Emit results whose turn has come, as far as there is room; False if there are none."""
+        raise NotImplementedError
+
+    def begin_round(self) -> None:
+        """The task looks at everything anew."""
+
+    # ---- snapshot
+
+    def pending_section(self, entries: list[tuple[int, Any]]) -> CapturedSection:
+        """Capture the pending list."""
+        step = self._node.label
+        self._captured = CapturedPending(entries, self.context.serializer, step=step)
+        return CapturedSection("pending", step, [self._captured], len(entries))
+
+    def results_leave(self) -> None:
+        """Results are about to leave the captured list: whoever gets them may change them."""
+        if self._captured is not None:
+            self._captured.before_use()
+            self._captured = None
+
+    # ---- work
+
+    async def run(self) -> None:
+        """Admit, call and emit until all inputs have ended and nothing is pending."""
+        async with asyncio.TaskGroup() as group:
+            self._pool.begin(group)
+            self._pool.wake()
+            try:
+                await self._run()
+            finally:
+                self._pool.close()
+        self.finish()
+
+    async def _run(self) -> None:
+        clock = self.context.clock
+        while True:
+            if self.held:
+                await self.wait("idle")
+                continue
+            self.begin_round()
+            while not self.held and self.output.writable and self.chain.fire_timers():
+                await self.turns.end_if_over(clock.monotonic())
+            if self.refill():
+                await self.turns.end_if_over(clock.monotonic())
+            elif self._drained and not self.timers_are_due:
+                return
+            elif not self.held:
+                await self.wait(self._waiting_for(), timeout=self.until_timer())
+
+    def release(self) -> None:
+        """A stop has failed: calls are started again."""
+        super().release()
+        self._pool.paused = False
+        self._pool.wake()
+
+    def hold(self) -> None:
+        """A stop has cut here: no further call is started."""
+        super().hold()
+        self._pool.paused = True
+
+    def refill(self) -> bool:
+        """Emit results and admit records, as far as there is room; False if nothing was done."""
+        if self.held:
+            return False
+        emitted = self.emit_results()
+        return self._admit() or emitted
+
+    @property
+    def _drained(self) -> bool:
+        return self.gate.hand is None and self.gate.all_ended and not self.pending_count
+
+    def _waiting_for(self) -> Waiting:
+        if not self.output.writable:
+            return "backpressured"
+        return "busy" if self.pending_count >= self._bound else "idle"
+
+    def _admit(self) -> bool:
+        """Move records from the input to the pending list, as many as it may hold."""
+        gate = self.gate
+        room = self._bound - self.pending_count
+        while gate.hand is None and not self.held:
+            if self.take_element(data=room > 0) is None:
+                return False
+        if room <= 0 or self.held:
+            return False
+        channel = gate.hand_channel
+        records = gate.slice(room)
+        self.admit_records(records)
+        gate.release(channel, len(records))
+        self.meter.records_in += len(records)
+        self._step_meter.records_in += len(records)
+        self._pool.wake()
+        return True
+
+
+def gathered(fn: Callable[..., Any]) -> Callable[..., Awaitable[list[Any]]]:
+    """Make one coroutine function of one that returns an iterable, at once or to be awaited, or
+    is an async generator."""
+
+    async def call(*arguments: Any) -> list[Any]:
+        result = fn(*arguments)
+        if hasattr(result, "__aiter__"):
+            return [value async for value in result]
+        if hasattr(result, "__await__"):
+            result = await result
+        return list(expanded(result))
+
+    return call
