@@ -19,7 +19,7 @@ from streamcp.serialization.registry import TypeRegistry, advice
 from streamcp.serialization.shapes import Make, Shape, Take, UnwritableError
 
 _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
-_NOT_FLAT: Final = object()
+NOT_FLAT: Final = object()
 _MEMO: Final = {id(MAKE): (0, MAKE)}
 _PROTOCOL: Final = b"\x80\x05"
 _PRELUDE: Final = _PROTOCOL + b"cm\nmake\n\x940"  # gives `make` its place in an unpickler's memo
@@ -72,35 +72,36 @@ class Serializer:
 
         Raises SerializationError as `dumps` does.
         """
-        flat = self._flat_copy(value)
-        if flat is not _NOT_FLAT:
+        flat = self.flat_copy(value)
+        if flat is not NOT_FLAT:
             return flat
         data = _PRELUDE + self.dumps(value, step=step)[len(_PROTOCOL) :]
         return _Unpickler(io.BytesIO(data), self._makers).load()
 
-    def _flat_copy(self, value: Any) -> Any:
-        """A copy without going through bytes, if `value` holds nothing but plain values."""
+    def flat_copy(self, value: Any) -> Any:
+        """A private copy without going through bytes, if `value` holds nothing but plain values;
+        else NOT_FLAT. Half the time of `dumps`."""
         cls = type(value)
         if cls in _ATOMS:
             return value
         if cls is list or cls is set:
-            return value.copy() if _ATOMS.issuperset(map(type, value)) else _NOT_FLAT
+            return value.copy() if _ATOMS.issuperset(map(type, value)) else NOT_FLAT
         if cls is dict:
             is_flat = _ATOMS.issuperset(map(type, value.values())) and _ATOMS.issuperset(
                 map(type, value)
             )
-            return value.copy() if is_flat else _NOT_FLAT
+            return value.copy() if is_flat else NOT_FLAT
         known = self._writers.get(cls)
-        return _NOT_FLAT if known is None else self._flat_instance(value, known)
+        return NOT_FLAT if known is None else self._flat_instance(value, known)
 
     def _flat_instance(self, value: Any, known: tuple[tuple[int], Take]) -> Any:
         (number,), take = known
         try:
             values = take(value)
         except Exception:  # writing it fails as well, and then says why
-            return _NOT_FLAT
+            return NOT_FLAT
         if not _ATOMS.issuperset(map(type, values)):
-            return _NOT_FLAT
+            return NOT_FLAT
         return self._makers[number](values)
 
     def classes(self) -> tuple[dict[str, Any], ...]:

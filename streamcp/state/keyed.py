@@ -17,7 +17,7 @@ from streamcp.checkpoint.key_groups import key_group
 from streamcp.checkpoint.snapshot import Section
 from streamcp.errors import SerializationError
 from streamcp.serialization.immutable import is_deeply_immutable
-from streamcp.serialization.serializer import Serializer
+from streamcp.serialization.serializer import NOT_FLAT, Serializer
 from streamcp.serialization.stable_hash import stable_hash
 
 # Entries frozen together: large enough that the cost of one frame disappears, small enough that
@@ -209,27 +209,25 @@ class KeyedSnapshot:
         self._dropped = False
 
     def keep(self, entry: Entry) -> None:
-        """Keep an entry that is about to be changed: as it is if it is immutable, else frozen."""
-        row = _row(entry)
-        if is_deeply_immutable(entry.value):
-            self._kept.setdefault(entry.group, []).append(row)
-        else:
-            self._freeze(entry.group, [row])
+        """Keep an entry that is about to be changed: a copy if that is cheap, itself if it cannot
+        change, else its bytes."""
+        key, value, timers = _row(entry)
+        copy = self._state._serializer.flat_copy(value)
+        if copy is NOT_FLAT and not is_deeply_immutable(value):
+            self._freeze(entry.group, [(key, value, timers)])
+            return
+        kept = (key, value if copy is NOT_FLAT else copy, timers)
+        self._kept.setdefault(entry.group, []).append(kept)
 
     def freeze_some(self) -> bool:
         """Freeze the next chunk; returns False when there is nothing left to freeze."""
         while not self._dropped and self.error is None and self._group < len(self._lengths):
-            rows = self._next_rows()
+            rows = self._next_rows() or self._next_kept()
             if rows:
                 self._freeze(self._group, rows)
-            if self._place >= self._lengths[self._group]:
-                kept = self._kept.pop(self._group, None)
-                if kept:
-                    self._freeze(self._group, kept)
-                self._group += 1
-                self._place = 0
-            if rows:
                 return True
+            self._group += 1
+            self._place = 0
         self._state._end_snapshot(self)
         return False
 
@@ -249,15 +247,23 @@ class KeyedSnapshot:
         )
 
     def _next_rows(self) -> list[Row]:
-        end = min(self._place + CHUNK, self._lengths[self._group])
-        epoch = self._state.epoch
-        rows = []
-        for entry in self._state._groups[self._group][self._place : end]:
-            if entry.epoch != epoch:
-                entry.epoch = epoch
-                rows.append(_row(entry))
-        self._place = end
+        """Take entries of the group that nobody has touched since the cut."""
+        epoch, length = self._state.epoch, self._lengths[self._group]
+        rows: list[Row] = []
+        while not rows and self._place < length:
+            end = min(self._place + CHUNK, length)
+            for entry in self._state._groups[self._group][self._place : end]:
+                if entry.epoch != epoch:
+                    entry.epoch = epoch
+                    rows.append(_row(entry))
+            self._place = end
         return rows
+
+    def _next_kept(self) -> list[Row]:
+        """Take entries of the group that were kept as they were touched: no more can come."""
+        kept = self._kept.get(self._group, [])
+        self._kept[self._group] = kept[CHUNK:]
+        return kept[:CHUNK]
 
     def _freeze(self, group: int, rows: list[Row]) -> None:
         try:
