@@ -14,7 +14,6 @@ from typing import Annotated, Any, TextIO
 
 import orjson
 import typer
-from click import ClickException
 from rich.console import Console
 
 from streamcp.api.jobs import Job
@@ -83,7 +82,7 @@ def _compare(context: typer.Context, job: str | None, **before: Any) -> None:
 def _load(words: Sequence[str], *, whole: bool) -> tuple[Job, dict[str, Any]]:
     try:
         return compare_options.load_job(words[0], words[1:])
-    except (typer.Exit, ClickException):
+    except (typer.Exit, typer.TyperException):
         raise
     # The job's module and its functions are user code, and may raise anything.
     except Exception as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
+
+from aiofiles.threadpool import wrap
 
 
 def stdout() -> Stdout:
@@ -19,9 +20,6 @@ class Stdout:
         """Print `records` with one call and flush them.
 
         In a thread: a pipe that nobody reads blocks this sink and not the whole job."""
-        await asyncio.to_thread(_print, "".join([f"{record}\n" for record in records]))
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+        out = wrap(sys.stdout)
+        await out.write("".join([f"{record}\n" for record in records]))
+        await out.flush()
