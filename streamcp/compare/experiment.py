@@ -178,7 +178,7 @@ class _Conductor:
             except TimeoutError:
                 life.error = f"cut off after {patience:.0f} s: the job had not ended"
         if life.ended is None and life.killed is None and life.error is None:
-            printed = await asyncio.to_thread(end_of_log, Path(order.folder))
+            printed = await end_of_log(Path(order.folder))
             life.error = f"the process ended without a result; it printed:\n{printed}"
         return life
 

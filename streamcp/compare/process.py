@@ -11,6 +11,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiofiles
+
 from streamcp.clock import Clock
 from streamcp.compare.messages import Message, RunOrder, from_line
 
@@ -73,7 +75,8 @@ async def start_child(
         await child.kill()
 
 
-def end_of_log(folder: Path) -> str:
+async def end_of_log(folder: Path) -> str:
     """Give the last lines that the children of a run have printed."""
-    text = (folder / "log").read_text(encoding="utf-8", errors="replace")
+    async with aiofiles.open(folder / "log", encoding="utf-8", errors="replace") as file:
+        text = await file.read()
     return "\n".join(text.splitlines()[-_LOG_LINES:])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
-
-from aiofiles.threadpool import wrap
 
 
 def stdout() -> Stdout:
@@ -20,6 +19,9 @@ class Stdout:
         """Print `records` with one call and flush them.
 
         In a thread: a pipe that nobody reads blocks this sink and not the whole job."""
-        out = wrap(sys.stdout)
-        await out.write("".join([f"{record}\n" for record in records]))
-        await out.flush()
+        await asyncio.to_thread(_print, "".join([f"{record}\n" for record in records]))
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

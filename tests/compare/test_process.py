@@ -46,7 +46,7 @@ async def test_messages_are_heard_until_the_child_ends(tmp_path: Path) -> None:
         messages = await heard(child, 30)
 
     assert messages == [FirstOutput(1.0), Ended(2.0, {"adaptive": 3})]
-    assert end_of_log(tmp_path) == "printed"
+    assert await end_of_log(tmp_path) == "printed"
 
 
 async def test_child_that_says_nothing_is_given_up_in_time(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ async def test_killed_child_is_gone_and_is_no_longer_heard(tmp_path: Path) -> No
     assert rest == []
 
 
-def test_only_the_end_of_a_long_log_is_given(tmp_path: Path) -> None:
+async def test_only_the_end_of_a_long_log_is_given(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("".join(f"line {number}\n" for number in range(100)))
 
-    assert end_of_log(tmp_path).splitlines()[0] == "line 80"
+    assert (await end_of_log(tmp_path)).splitlines()[0] == "line 80"
