@@ -92,8 +92,7 @@ class Coordinator:
         self._failure: Exception | None = None
         self._overdue = False
         self._commit_deadline: float | None = None
-        self.in_trigger = False
-        self.history: deque[CheckpointStatistics] = deque(maxlen=1000)
+        self._in_trigger = False
         self.last_completed: int | None = None
         self.ended = asyncio.Event()
         self.outcome: str | None = None
@@ -167,7 +166,7 @@ class Coordinator:
 
     def _tell(self, message: Callable[[], None]) -> None:
         self._inbox.append(message)
-        if not self.in_trigger:
+        if not self._in_trigger:
             self._wakeup.set()
 
     # ---- the clock
@@ -308,11 +307,11 @@ class Coordinator:
 
     def _guarded(self, barrier: Callable[[], None]) -> None:
         """While a barrier passes, messages only queue (architecture, section 3)."""
-        self.in_trigger = True
+        self._in_trigger = True
         try:
             barrier()
         finally:
-            self.in_trigger = False
+            self._in_trigger = False
             if self._inbox:
                 self._wakeup.set()
 
@@ -344,7 +343,7 @@ class Coordinator:
             self._disk.call(partial(self._storage.discard, n))
         self._triggers.ended(decision, self._clock.monotonic(), completed=False)
         statistics = CheckpointStatistics.of(pending)
-        self._record(statistics)
+        self._keep_in_history(statistics)
         self._event(
             events.CheckpointFailed, n, ended.reason.name, ended.detail, statistics.as_dict()
         )
@@ -359,8 +358,7 @@ class Coordinator:
             )
         self._wakeup.set()
 
-    def _record(self, statistics: CheckpointStatistics) -> None:
-        self.history.append(statistics)
+    def _keep_in_history(self, statistics: CheckpointStatistics) -> None:
         if self._storage is not None:
             self._disk.call(partial(self._storage.append_history, statistics.as_dict()))
 
@@ -427,7 +425,7 @@ class Coordinator:
             escalated=pending.escalated_after is not None,
         )
         self._triggers.ended(decision, now, completed=True)
-        self._record(statistics)
+        self._keep_in_history(statistics)
         self._event(events.CheckpointCompleted, n, statistics.as_dict())
         self._tasks.notify_complete(n)
         if self._storage is not None:
