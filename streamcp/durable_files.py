@@ -1,8 +1,11 @@
 """Files that survive a crash: write, fsync, link, rename, fsync of the directory.
 
-Invariant: what a function here promises as durable is on the disk when it returns, and every
+Invariant: what a method here promises as durable is on the disk when it returns, and every
 failure is a `StorageError` whose sentence names the path and the cause. It must not know what the
-files mean; used by checkpoint storage and by file connectors, nowhere else. Every function blocks.
+files mean; used by checkpoint storage and by file connectors, nowhere else. Every method blocks.
+
+Each system call costs a thread that works beside a busy event loop a hand-over of the interpreter
+lock, so there are as few as the promises allow.
 """
 
 from __future__ import annotations
@@ -10,12 +13,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from streamcp.errors import StorageError
+from streamcp.file_system import FileSystem, LocalFileSystem
 
-# Many small frames become few system calls; larger chunks pass the buffer by.
+# Many small frames become few system calls; larger chunks are not copied.
 _BUFFER = 1 << 20
 
 _CAUSES = {
@@ -50,155 +55,241 @@ def _explained(action: str, path: Path) -> Iterator[None]:
         raise explain(action, path, error) from error
 
 
-def write_file(path: Path, chunks: Iterable[bytes]) -> int:
-    """Write `chunks` to a new file, fsync it, return its size.
+class DurableFiles:
+    """The files of one process on one file system. May be called from several threads."""
 
-    The content is durable; its name is only after `sync_directory` of the parent. Raises
-    StorageError if the file exists (which is left alone), or if anything fails: then no part of it
-    stays behind, so far as the file system lets it be removed.
-    """
-    with _explained("written", path):
-        file = open(path, "xb", buffering=_BUFFER)  # noqa: SIM115 - closed below, also by errors
+    def __init__(self, system: FileSystem | None = None) -> None:
+        """Use the calls of `system`, the machine's own by default."""
+        self.system: FileSystem = system or LocalFileSystem()
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def write_file(self, path: Path, chunks: Iterable[bytes], *, replace: bool = False) -> int:
+        """Write `chunks` to a new file, fsync it, return its size.
+
+        The content is durable; its name is only after `sync_directory` of the parent. Raises
+        StorageError if the file exists (which is left alone, unless `replace` takes its name
+        away), or if anything fails: then no part of it stays behind, so far as the file system
+        lets it be removed. What `chunks` raises is passed on."""
+        with _explained("written", path):
+            descriptor = self._create(path, replace=replace)
+            try:
+                with self._closing(descriptor):
+                    size = sum(self._write(descriptor, each) for each in _joined(chunks))
+                    self.system.fsync(descriptor)
+                return size
+            except BaseException:
+                # After a failed fsync pages may be lost, and a second one would not tell: no retry.
+                with contextlib.suppress(OSError):
+                    self.system.unlink(path)
+                raise
+
+    def append(self, path: Path, data: bytes) -> None:
+        """Append `data` to a file, which is made if need be; not durable.
+
+        Raises StorageError; then a part of it may have been written."""
+        with _explained("written", path):
+            descriptor = self.system.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            with self._closing(descriptor):
+                self._write(descriptor, data)
+
+    def _create(self, path: Path, *, replace: bool) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         try:
-            with file:
-                file.writelines(chunks)
-                file.flush()
-                os.fsync(file.fileno())
-                return file.tell()
-        except BaseException:
-            # After a failed fsync pages may be lost, and a second fsync would not tell: no retry.
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-            raise
+            return self.system.open(path, flags)
+        except FileExistsError:
+            if not replace:
+                raise
+        self.system.unlink(path)
+        return self.system.open(path, flags)
 
+    def _write(self, descriptor: int, data: bytes) -> int:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self.system.write(descriptor, rest) :]
+        return len(data)
 
-def link_new(source: Path, target: Path) -> bool:
-    """Give `source` the second name `target` if that name is free; one atomic step.
+    # --- names ----------------------------------------------------------------------------------
 
-    Returns False if the name belongs to another file. An unclear answer (an error although the
-    link was made, as network file systems give) is settled by looking at `target` (rule P34).
-    Raises StorageError if the name stayed free, or if that cannot be told.
-    """
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if is_same_file(source, target):
-            return True
-        if exists(target):
-            return False
-        raise explain("linked", target, error) from error
-    return True
+    def link_new(self, source: Path, target: Path) -> bool:
+        """Give `source` the second name `target` if that name is free; one atomic step.
 
-
-def is_same_file(one: Path, other: Path) -> bool:
-    """Tell whether both names exist and belong to one file; raises StorageError if unreadable."""
-    try:
-        return os.path.samestat(os.stat(one), os.stat(other))
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise explain("looked at", other, error) from error
-
-
-def exists(path: Path) -> bool:
-    """Tell whether `path` exists; raises StorageError if that cannot be told."""
-    try:
-        os.stat(path)
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise explain("looked at", path, error) from error
-    return True
-
-
-def rename(source: Path, target: Path) -> None:
-    """Move `source` to `target` in one atomic step, replacing it, and make the new name durable.
-
-    Raises StorageError if `source` is missing; then `target` is untouched. After an error of the
-    last fsync the rename may or may not survive a crash.
-    """
-    with _explained("renamed", source):
-        os.replace(source, target)
-    sync_directory(target.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in directory `path` durable: creations, renames and removals so far."""
-    with _explained("fsynced", path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        Returns False if the name belongs to another file. An unclear answer (an error although the
+        link was made, as network file systems give) is settled by looking at `target` (rule P34).
+        Raises StorageError if the name stayed free, or if that cannot be told."""
         try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            self.system.link(source, target)
+        except OSError as error:
+            if self.is_same_file(source, target):
+                return True
+            if self.exists(target):
+                return False
+            raise explain("linked", target, error) from error
+        return True
 
+    def rename(self, source: Path, target: Path) -> None:
+        """Move `source` to `target` in one atomic step, replacing it, and make the new name
+        durable.
 
-def make_directory(path: Path) -> None:
-    """Make directory `path` if it is not there; durable after `sync_directory` of its parent."""
-    with _explained("made", path):
-        path.mkdir(exist_ok=True)
+        Raises StorageError if `source` is missing; then `target` is untouched. After an error of
+        the last fsync the rename may or may not survive a crash."""
+        with _explained("renamed", source):
+            self.system.replace(source, target)
+        self.sync_directory(target.parent)
 
+    def sync_directory(self, path: Path) -> None:
+        """Make the names in directory `path` durable: creations, renames and removals so far."""
+        with _explained("fsynced", path):
+            self._sync_directory(path)
 
-def make_directories(path: Path) -> None:
-    """Make directory `path` and its missing parents, durably."""
-    missing = [place for place in (path, *path.parents) if not place.exists()]
-    for place in reversed(missing):
-        with _explained("made", place):
-            place.mkdir(exist_ok=True)
-        sync_directory(place.parent)
+    def _sync_directory(self, path: Path) -> None:
+        descriptor = self.system.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        with self._closing(descriptor):
+            self.system.fsync(descriptor)
 
+    def make_directory(self, path: Path) -> None:
+        """Make directory `path` if it is not there; durable after `sync_directory` of its parent.
 
-def list_directory(path: Path) -> list[str]:
-    """Name what lies in directory `path`, sorted; nothing if it does not exist."""
-    try:
-        return sorted(os.listdir(path))
-    except FileNotFoundError:
+        Raises StorageError, also if `path` is a file."""
+        with _explained("made", path):
+            try:
+                self.system.mkdir(path)
+            except FileExistsError:
+                if not self.is_directory(path):
+                    raise
+
+    def make_directories(self, path: Path) -> None:
+        """Make directory `path` and its missing parents, durably."""
+        if self.exists(path):
+            # Perhaps by a process that died before the name was durable. Who may not read the
+            # parent has not made it either.
+            with contextlib.suppress(PermissionError):
+                self._sync_directory(path.parent)
+            return
+        self.make_directories(path.parent)
+        self.make_directory(path)
+        self.sync_directory(path.parent)
+
+    def remove_file(self, path: Path) -> None:
+        """Remove `path`; nothing happens if it does not exist."""
+        with _explained("removed", path), contextlib.suppress(FileNotFoundError):
+            self.system.unlink(path)
+
+    def remove_directory(self, path: Path) -> bool:
+        """Remove directory `path`; False if something lies in it, True also if it did not exist."""
+        with _explained("removed", path), contextlib.suppress(FileNotFoundError):
+            try:
+                self.system.rmdir(path)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                return False
+        return True
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def exists(self, path: Path) -> bool:
+        """Tell whether `path` exists; raises StorageError if that cannot be told."""
+        return self._look(path) is not None
+
+    def is_directory(self, path: Path) -> bool:
+        """Tell whether `path` is a directory; raises StorageError if that cannot be told."""
+        found = self._look(path)
+        return found is not None and stat.S_ISDIR(found.st_mode)
+
+    def size(self, path: Path) -> int | None:
+        """Tell how many bytes `path` has; None if it does not exist."""
+        found = self._look(path)
+        return found.st_size if found is not None else None
+
+    def is_same_file(self, one: Path, other: Path) -> bool:
+        """Tell whether both names exist and belong to one file; raises StorageError if that cannot
+        be told."""
+        first, second = self._look(one), self._look(other)
+        return first is not None and second is not None and os.path.samestat(first, second)
+
+    def list_directory(self, path: Path) -> list[str]:
+        """Name what lies in directory `path`, sorted; nothing if it does not exist."""
+        with _explained("listed", path), contextlib.suppress(FileNotFoundError):
+            return sorted(self.system.listdir(path))
         return []
-    except OSError as error:
-        raise explain("listed", path, error) from error
 
-
-def read_file(path: Path) -> bytes | None:
-    """Read the whole of `path`; None if it does not exist."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
+    def _look(self, path: Path) -> os.stat_result | None:
+        with _explained("looked at", path), contextlib.suppress(FileNotFoundError):
+            return self.system.stat(path)
         return None
-    except OSError as error:
-        raise explain("read", path, error) from error
 
+    # --- reading --------------------------------------------------------------------------------
 
-def read_range(path: Path, offset: int, length: int) -> bytes | None:
-    """Read `length` bytes from `offset`, fewer if the file is short; None if it does not exist."""
-    try:
-        with open(path, "rb", buffering=0) as file:
-            # Asked first: a wrong length from a damaged file must not reserve that much memory.
-            available = max(0, os.fstat(file.fileno()).st_size - offset)
-            return _read_at(file.fileno(), offset, min(length, available))
-    except FileNotFoundError:
+    def read_file(self, path: Path) -> bytes | None:
+        """Read the whole of `path`; None if it does not exist."""
+        return self.read_range(path, 0, None)
+
+    def read_range(self, path: Path, offset: int, length: int | None) -> bytes | None:
+        """Read `length` bytes (None: all) from `offset`, fewer if the file is short; None if it
+        does not exist."""
+        with _explained("read", path), contextlib.suppress(FileNotFoundError):
+            descriptor = self.system.open(path, os.O_RDONLY)
+            with self._closing(descriptor):
+                # Asked first: a wrong length from a damaged file must not reserve that much memory.
+                available = max(0, self.system.fstat(descriptor).st_size - offset)
+                wanted = available if length is None else min(length, available)
+                return self._read_at(descriptor, offset, wanted)
         return None
-    except OSError as error:
-        raise explain("read", path, error) from error
+
+    def _read_at(self, descriptor: int, offset: int, length: int) -> bytes:
+        parts = []
+        while length > 0:
+            part = self.system.pread(descriptor, length, offset)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    @contextlib.contextmanager
+    def _closing(self, descriptor: int) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self.system.close(descriptor)
 
 
-def _read_at(descriptor: int, offset: int, length: int) -> bytes:
-    parts = []
-    while length > 0:
-        part = os.pread(descriptor, length, offset)  # gives 2 GiB at most
-        if not part:
-            break
-        parts.append(part)
-        offset += len(part)
-        length -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+class KeptDirectories:
+    """Directories that are made durable again and again: each is opened once, and kept open."""
+
+    def __init__(self, files: DurableFiles) -> None:
+        """Nothing is opened yet."""
+        self._system = files.system
+        self._descriptors: dict[Path, int] = {}
+
+    def sync(self, path: Path) -> None:
+        """Make the names in directory `path` durable, as `DurableFiles.sync_directory` does."""
+        with _explained("fsynced", path):
+            if path not in self._descriptors:
+                self._descriptors[path] = self._system.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            self._system.fsync(self._descriptors[path])
+
+    def close(self) -> None:
+        """Let go of them; a later `sync` opens anew."""
+        while self._descriptors:
+            self._system.close(self._descriptors.popitem()[1])
 
 
-def remove_file(path: Path) -> None:
-    """Remove `path`; nothing happens if it does not exist."""
-    with _explained("removed", path), contextlib.suppress(FileNotFoundError):
-        path.unlink()
+def _joined(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Make few large pieces of many small ones."""
+    small: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        if size and size + len(chunk) > _BUFFER:
+            yield b"".join(small)
+            small, size = [], 0
+        small.append(chunk)
+        size += len(chunk)
+    if size:
+        yield b"".join(small)
 
 
-def remove_directory(path: Path) -> None:
-    """Remove the empty directory `path`; nothing happens if it does not exist."""
-    with _explained("removed", path), contextlib.suppress(FileNotFoundError):
-        path.rmdir()
+LOCAL_FILES = DurableFiles()
+"""The files of this process on the machine's own file system."""

@@ -35,11 +35,17 @@ class DiskWork:
                 if self._completions:
                     await self._completions.popleft()()
                 else:
-                    await in_thread(self._calls.popleft())
+                    await in_thread(self._tidy_up)
             self._wakeup.clear()
             await self._wakeup.wait()
 
     async def finish(self) -> None:
         """Make the calls that are left: the job has ended."""
-        while self._calls:
-            await in_thread(self._calls.popleft())
+        self._completions.clear()
+        if self._calls:
+            await in_thread(self._tidy_up)
+
+    def _tidy_up(self) -> None:
+        """Make the queued calls, until a completion waits: one way to the thread and back."""
+        while self._calls and not self._completions:
+            self._calls.popleft()()

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from streamcp import durable_files
 from streamcp.checkpoint.snapshot import Manifest
 from streamcp.errors import Fenced, StorageError
 from streamcp.storage import format
@@ -45,8 +44,9 @@ class RunningAttempt:
 
     `top` is the last log number it knows, `doubtful` that an append at the next one was left
     unanswered, `unsynced` that the newest completion is visible but perhaps not durable. `files`
-    holds the data files of complete checkpoints, None for an unreadable manifest. `ended` are the
-    discarded checkpoints, `unremoved` those of which it is still to be told whether they may go.
+    holds the data files of complete checkpoints, None for an unreadable manifest. `directories`
+    are the checkpoints whose directory this attempt has made. `ended` are the discarded ones,
+    `unremoved` those of which it is still to be told whether they may go.
     """
 
     job: str
@@ -57,6 +57,7 @@ class RunningAttempt:
     reserved: int
     completed: list[CompletedCheckpoint]
     files: dict[int, frozenset[str] | None]
+    directories: set[int] = field(default_factory=set)
     ended: set[int] = field(default_factory=set)
     unremoved: set[int] = field(default_factory=set)
     serials: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -89,7 +90,7 @@ class RunningAttempt:
         """Look whether another attempt has begun; raises StorageError if that cannot be told."""
         if not self.fenced:
             self.settle()
-            self.fenced = durable_files.exists(self.log.path(self.top + 1))
+            self.fenced = self.log.exists(self.top + 1)
         return self.fenced
 
     def settle(self) -> None:
@@ -98,7 +99,7 @@ class RunningAttempt:
         Raises Fenced, or StorageError if it cannot be told yet."""
         if not self.doubtful:
             return
-        raw = durable_files.read_file(self.log.path(self.top + 1))
+        raw = self.log.read_entry(self.top + 1)
         if raw is not None:
             self._adopt_own(raw)
         self.doubtful = False
@@ -151,6 +152,7 @@ class RunningAttempt:
         completed = CompletedCheckpoint(self.top, manifest.checkpoint_id, manifest.attempt)
         self.completed.append(completed)
         self.files[manifest.checkpoint_id] = files_of(manifest)
+        self.directories.discard(manifest.checkpoint_id)
         self.reserved = max(self.reserved, reserved_through(manifest.checkpoint_id))
         self.unsynced = True
 

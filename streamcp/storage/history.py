@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from streamcp import durable_files
+from streamcp.durable_files import LOCAL_FILES, DurableFiles
 from streamcp.errors import StorageError
 
 LIMIT = 10_000
@@ -25,10 +25,12 @@ _log = logging.getLogger(__name__)
 class History:
     """The history file of one job."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, files: DurableFiles = LOCAL_FILES) -> None:
         """Use the file at `path`; nothing is touched yet."""
         self._path = path
+        self._files = files
         self._count: int | None = None
+        self._torn = False
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Append `entry`; values that JSON cannot hold are written as text. Never raises."""
@@ -36,11 +38,12 @@ class History:
             line = orjson.dumps(dict(entry), default=str, option=orjson.OPT_NON_STR_KEYS)
             if self._count is None:
                 self._count = len(self._lines())
-            with open(self._path, "ab") as file:
-                # A line torn by a crash must not swallow this one; readers skip blank lines.
-                file.write(b"\n" + line + b"\n" if self._is_torn() else line + b"\n")
+            # A line torn by a crash must not swallow this one; readers skip blank lines.
+            start, self._torn = b"\n" if self._torn else b"", True
+            self._files.append(self._path, start + line + b"\n")
+            self._torn = False
             self._count += 1
-        except (OSError, StorageError, TypeError, ValueError) as error:
+        except (StorageError, TypeError, ValueError) as error:
             _log.warning("history entry was not written to %s: %s", self._path, error)
 
     def trim(self) -> None:
@@ -66,16 +69,12 @@ class History:
         return entries
 
     def _lines(self) -> list[bytes]:
-        raw = durable_files.read_file(self._path) or b""
+        raw = self._files.read_file(self._path) or b""
+        self._torn = bool(raw) and not raw.endswith(b"\n")
         return [line for line in raw.split(b"\n") if line.strip()]
-
-    def _is_torn(self) -> bool:
-        size = self._path.stat().st_size
-        return size > 0 and durable_files.read_range(self._path, size - 1, 1) != b"\n"
 
     def _rewrite(self, lines: list[bytes]) -> None:
         draft = self._path.with_suffix(".draft")
-        durable_files.remove_file(draft)
-        durable_files.write_file(draft, (line + b"\n" for line in lines))
-        durable_files.rename(draft, self._path)
-        self._count = len(lines)
+        self._files.write_file(draft, (line + b"\n" for line in lines), replace=True)
+        self._files.rename(draft, self._path)
+        self._count, self._torn = len(lines), False

@@ -12,6 +12,7 @@ Only names here: no file is touched. Widths keep listings sorted; larger numbers
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
 LOG = "log"
@@ -54,6 +55,14 @@ def data_file(checkpoint_id: int, attempt: int, serial: int) -> str:
 def is_data_file(name: str) -> bool:
     """Tell whether `name` is a data file's; a damaged manifest must not lead anywhere else."""
     return _DATA_FILE.fullmatch(name) is not None
+
+
+def names_in(checkpoint_id: int, files: Iterable[str]) -> list[str]:
+    """List what the directory of a complete checkpoint holds, if `files` are those that its
+    manifest refers to."""
+    directory = checkpoint_directory(checkpoint_id) + "/"
+    own = [file.removeprefix(directory) for file in files if file.startswith(directory)]
+    return [METADATA, *sorted(own)]
 
 
 def entry(number: int) -> str:

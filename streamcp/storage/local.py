@@ -13,15 +13,16 @@ are told elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from streamcp import durable_files
 from streamcp.checkpoint.snapshot import Manifest, Section, SectionHandle
 from streamcp.clock import Clock, SystemClock
+from streamcp.durable_files import LOCAL_FILES, DurableFiles
 from streamcp.errors import CheckpointDamaged, Fenced, StorageError
 from streamcp.identifiers import SubtaskId
 from streamcp.storage import format, layout
@@ -43,15 +44,25 @@ class LocalStorage:
     attempt may start in the same object (after a failure) or in another one (a restart).
     """
 
-    def __init__(self, directory: Path, *, job: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        job: str,
+        clock: Clock | None = None,
+        files: DurableFiles = LOCAL_FILES,
+    ) -> None:
         """Keep the checkpoints of `job` in `directory/<job>/`; nothing is touched yet."""
         self._job = job
         self._directory = directory / layout.job_directory(job)
-        self._stored = StoredJob(self._directory)
+        self._files = files
+        self._stored = StoredJob(self._directory, files=files)
         self._log: CompletionLog = self._stored.log
-        self._lock = JobLock(self._directory / layout.LOCK, job=job, clock=clock or SystemClock())
-        self._history = History(self._directory / layout.HISTORY)
-        self._remover = Remover(self._directory)
+        self._lock = JobLock(
+            self._directory / layout.LOCK, job=job, clock=clock or SystemClock(), files=files
+        )
+        self._history = History(self._directory / layout.HISTORY, files=files)
+        self._remover = Remover(self._directory, files)
         # Guards what the attempt knows; not held while a data file is written.
         self._guard = threading.RLock()
         self._running: RunningAttempt | None = None
@@ -72,7 +83,7 @@ class LocalStorage:
             try:
                 running = self._begin()
             except BaseException:
-                self._lock.release()
+                self.close()
                 raise
             self._running = running
             self._clean_up(running)
@@ -147,8 +158,9 @@ class LocalStorage:
             file = layout.data_file(checkpoint_id, running.number, next(running.serials))
         contents = [section for _, section in sections]
         path = self._directory / file
-        durable_files.make_directory(path.parent)
-        durable_files.write_file(path, format.data_chunks(contents))
+        with self._told_if_fenced(running):
+            self._make_directory(running, checkpoint_id)
+            self._files.write_file(path, format.data_chunks(contents))
         handles = format.section_handles(file, contents)
         self._keep_unless_ended(running, checkpoint_id)
         return handles
@@ -179,7 +191,8 @@ class LocalStorage:
             running.settle()
             if not running.is_complete(manifest.checkpoint_id):
                 running.check_id(manifest.checkpoint_id)
-                path = self._write_manifest(running, manifest)
+                with self._told_if_fenced(running):
+                    path = self._write_manifest(running, manifest)
                 running.append_completion(manifest, path)
             self._log.sync()
             running.unsynced = False
@@ -188,12 +201,27 @@ class LocalStorage:
     def _write_manifest(self, running: RunningAttempt, manifest: Manifest) -> Path:
         raw = format.encode_manifest(manifest, running.top + 1)
         path = self._log.metadata(manifest.checkpoint_id)
-        durable_files.make_directory(path.parent)
-        durable_files.remove_file(path)  # of an earlier try that was not linked
-        durable_files.write_file(path, [raw])
-        durable_files.sync_directory(path.parent)
-        durable_files.sync_directory(self._directory)
+        self._make_directory(running, manifest.checkpoint_id)
+        self._files.write_file(path, [raw], replace=True)  # of an earlier try, not linked
+        self._files.sync_directory(path.parent)
+        self._log.sync_job_directory()
         return path
+
+    def _make_directory(self, running: RunningAttempt, checkpoint_id: int) -> None:
+        if checkpoint_id not in running.directories:
+            self._files.make_directory(self._log.metadata(checkpoint_id).parent)
+            running.directories.add(checkpoint_id)
+
+    @contextlib.contextmanager
+    def _told_if_fenced(self, running: RunningAttempt) -> Iterator[None]:
+        """Raise Fenced, not StorageError, where a newer attempt has removed what was written."""
+        try:
+            yield
+        except StorageError:
+            with self._guard:
+                if running.is_fenced():
+                    running.check_not_fenced()
+            raise
 
     def _usable(self) -> RunningAttempt:
         if self._running is None:
@@ -213,6 +241,7 @@ class LocalStorage:
             if running is None or running.fenced:
                 return
             running.ended.add(checkpoint_id)
+            running.directories.discard(checkpoint_id)
             running.unremoved.add(checkpoint_id)
             try:
                 if not running.is_fenced():
@@ -253,8 +282,8 @@ class LocalStorage:
             _log.warning("checkpoint %d was not removed yet: %s", old.checkpoint_id, error)
             return False
         running.completed.remove(old)
-        running.files.pop(old.checkpoint_id, None)
-        self._remover.add(old.checkpoint_id)
+        files = running.files.pop(old.checkpoint_id, None)
+        self._remover.add(old.checkpoint_id, files and layout.names_in(old.checkpoint_id, files))
         return True
 
     def _sweep(self, running: RunningAttempt) -> None:
@@ -298,4 +327,5 @@ class LocalStorage:
         """Release the lock and end the attempt; reading is still possible."""
         with self._guard:
             self._running = None
+            self._log.close()
             self._lock.release()

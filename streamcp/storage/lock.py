@@ -8,7 +8,6 @@ host, last sign of life) is for the message only, so a stale one never keeps a j
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import socket
 from datetime import UTC, datetime
@@ -16,22 +15,28 @@ from pathlib import Path
 
 import orjson
 
-from streamcp import durable_files
 from streamcp.clock import Clock
+from streamcp.durable_files import LOCAL_FILES, DurableFiles, explain
 from streamcp.errors import StorageError
 
 _SIZE = 4096  # more than any holder writes
+_HEARTBEAT = 1.0  # seconds between two signs of life at least: they serve a message only
 
 
 class JobLock:
     """The lock of one job; held by at most one object at a time, in whichever process."""
 
-    def __init__(self, path: Path, *, job: str, clock: Clock) -> None:
+    def __init__(
+        self, path: Path, *, job: str, clock: Clock, files: DurableFiles = LOCAL_FILES
+    ) -> None:
         """Describe the lock at `path`; nothing is touched yet."""
         self._path = path
         self._job = job
         self._clock = clock
+        self._files = files
+        self._system = files.system
         self._descriptor: int | None = None
+        self._touched = 0.0
 
     def acquire(self, *, take_over: bool) -> None:
         """Hold the lock from now on.
@@ -43,25 +48,30 @@ class JobLock:
             while not self._try():
                 if not take_over:
                     raise StorageError(self._refusal())
-                durable_files.remove_file(self._path)
-        self.touch()
+                self._files.remove_file(self._path)
+        self._write_holder()
 
     def touch(self) -> None:
-        """Write a sign of life; never raises, since it only serves a message."""
+        """Write a sign of life if the last one is a second old; never raises."""
+        if self._clock.monotonic() - self._touched >= _HEARTBEAT:
+            self._write_holder()
+
+    def _write_holder(self) -> None:
         if self._descriptor is None:
             return
+        self._touched = self._clock.monotonic()
         holder = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "heartbeat": self._clock.wall_ms(),
         }
         with contextlib.suppress(OSError):
-            os.pwrite(self._descriptor, orjson.dumps(holder).ljust(256) + b"\n", 0)
+            self._system.pwrite(self._descriptor, orjson.dumps(holder).ljust(256) + b"\n", 0)
 
     def release(self) -> None:
         """Let go of the lock; nothing happens if it is not held."""
         if self._descriptor is not None:
-            os.close(self._descriptor)
+            self._system.close(self._descriptor)
             self._descriptor = None
 
     def _is_held(self) -> bool:
@@ -71,40 +81,42 @@ class JobLock:
         """Try to take the lock, and tell whether that worked."""
         while True:
             try:
-                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                descriptor = self._system.open(self._path, os.O_RDWR | os.O_CREAT)
             except OSError as error:
-                raise durable_files.explain("opened", self._path, error) from error
+                raise explain("opened", self._path, error) from error
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._system.lock(descriptor)
             except BlockingIOError:
-                os.close(descriptor)
+                self._system.close(descriptor)
                 return False
             except OSError as error:
-                os.close(descriptor)
-                raise durable_files.explain("locked", self._path, error) from error
+                self._system.close(descriptor)
+                raise explain("locked", self._path, error) from error
             if self._is_current(descriptor):
                 self._descriptor = descriptor
                 return True
-            os.close(descriptor)  # somebody took over between open and flock
+            self._system.close(descriptor)  # somebody took over between open and flock
 
     def _is_current(self, descriptor: int) -> bool:
         """Tell whether the lock's name still belongs to the open file."""
         try:
-            return os.path.samestat(os.fstat(descriptor), os.stat(self._path))
+            opened, named = self._system.fstat(descriptor), self._system.stat(self._path)
+            return os.path.samestat(opened, named)
         except FileNotFoundError:
             return False
 
     def _refusal(self) -> str:
+        holder = describe_holder(self._path, self._files)
         return (
-            f"another copy of job {self._job!r} is running ({describe_holder(self._path)}); "
+            f"another copy of job {self._job!r} is running ({holder}); "
             "stop it, or start with take_over"
         )
 
 
-def describe_holder(path: Path) -> str:
+def describe_holder(path: Path, files: DurableFiles = LOCAL_FILES) -> str:
     """Say who wrote the lock file at `path` last, as far as it can be read."""
     try:
-        holder = orjson.loads(durable_files.read_range(path, 0, _SIZE) or b"")
+        holder = orjson.loads(files.read_range(path, 0, _SIZE) or b"")
         beat = datetime.fromtimestamp(holder["heartbeat"] / 1000, UTC)
         when = beat.isoformat(sep=" ", timespec="seconds")
         return f"pid {holder['pid']} on {holder['host']}, last heartbeat {when}"

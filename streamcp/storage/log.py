@@ -28,7 +28,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from streamcp import durable_files
+from streamcp.durable_files import LOCAL_FILES, DurableFiles, KeptDirectories
 from streamcp.errors import CheckpointDamaged
 from streamcp.storage import layout
 from streamcp.storage.contract import CompletedCheckpoint
@@ -80,10 +80,12 @@ class LogView:
 class CompletionLog:
     """The log of the job in one directory."""
 
-    def __init__(self, job_directory: Path) -> None:
+    def __init__(self, job_directory: Path, *, files: DurableFiles = LOCAL_FILES) -> None:
         """Use the log of `job_directory`; nothing is touched yet."""
         self._job_directory = job_directory
         self._directory = job_directory / layout.LOG
+        self._files = files
+        self._kept = KeptDirectories(files)
 
     def path(self, number: int) -> Path:
         """Tell the path of an entry."""
@@ -91,19 +93,19 @@ class CompletionLog:
 
     def prepare(self) -> None:
         """Make the log's directory, durably."""
-        durable_files.make_directories(self._directory)
+        self._files.make_directories(self._directory)
 
     def append(self, number: int, kind: DocumentKind, *, attempt: int, checkpoint_id: int) -> bool:
         """Append an entry at `number`, durably; False if the number is taken."""
         content = {"attempt": attempt, "checkpoint_id": checkpoint_id}
         draft = self._directory / f"{_DRAFT}{layout.entry(number)}-{os.getpid()}-{id(self)}"
-        durable_files.remove_file(draft)
+        self._files.remove_file(draft)
         try:
-            durable_files.write_file(draft, [seal(kind, number, content)])
-            if not durable_files.link_new(draft, self.path(number)):
+            self._files.write_file(draft, [seal(kind, number, content)])
+            if not self._files.link_new(draft, self.path(number)):
                 return False
         finally:
-            durable_files.remove_file(draft)
+            self._files.remove_file(draft)
         self.sync()
         return True
 
@@ -111,29 +113,45 @@ class CompletionLog:
         """Append the durable file `manifest` at `number`; False if the number is taken.
 
         Durable after `sync`."""
-        return durable_files.link_new(manifest, self.path(number))
+        return self._files.link_new(manifest, self.path(number))
 
     def sync(self) -> None:
-        """Make the entries durable."""
-        durable_files.sync_directory(self._directory)
+        """Make the entries durable. Keeps the directory open until `close`."""
+        self._kept.sync(self._directory)
+
+    def sync_job_directory(self) -> None:
+        """Make the names of the checkpoints' directories durable, likewise."""
+        self._kept.sync(self._job_directory)
+
+    def close(self) -> None:
+        """Close the directories; nothing happens if none is open."""
+        self._kept.close()
 
     def remove(self, number: int) -> None:
         """Remove the entry of a checkpoint that is not the newest complete one."""
-        durable_files.remove_file(self.path(number))
+        self._files.remove_file(self.path(number))
 
     def remove_drafts(self, top: int) -> None:
         """Remove what crashed attempts left: drafts of entries up to `top`, which are taken, so
         that an attempt that is just starting loses nothing."""
-        for name in durable_files.list_directory(self._directory):
+        for name in self._files.list_directory(self._directory):
             if name.startswith(_DRAFT) and name < f"{_DRAFT}{layout.entry(top + 1)}":
-                durable_files.remove_file(self._directory / name)
+                self._files.remove_file(self._directory / name)
+
+    def exists(self, number: int) -> bool:
+        """Tell whether there is an entry; raises StorageError if that cannot be told."""
+        return self._files.exists(self.path(number))
+
+    def read_entry(self, number: int) -> bytes | None:
+        """Read the bytes of an entry; None if there is none."""
+        return self._files.read_file(self.path(number))
 
     def top(self) -> int:
         """Tell the highest number; 0 for an empty log."""
         return max(self._numbers(), default=0)
 
     def _numbers(self) -> list[int]:
-        names = durable_files.list_directory(self._directory)
+        names = self._files.list_directory(self._directory)
         return sorted(n for n in map(layout.entry_number, names) if n is not None)
 
     def read(self) -> LogView:
@@ -143,7 +161,7 @@ class CompletionLog:
         view = LogView()
         for number in self._numbers():
             view.top = number
-            raw = durable_files.read_file(self.path(number))
+            raw = self.read_entry(number)
             if raw is not None:
                 self._add(view, number, raw)
         # Directories tell ids whose entries are damaged or were removed.
@@ -152,7 +170,7 @@ class CompletionLog:
 
     def checkpoint_ids(self) -> list[int]:
         """List the ids of all checkpoint directories, complete or not."""
-        names = durable_files.list_directory(self._job_directory)
+        names = self._files.list_directory(self._job_directory)
         return sorted(n for n in map(layout.checkpoint_of, names) if n is not None)
 
     def _add(self, view: LogView, number: int, raw: bytes) -> None:
@@ -188,14 +206,14 @@ class CompletionLog:
         file, or (where links were copied as files) says that number."""
         for checkpoint_id in self.checkpoint_ids():
             metadata = self.metadata(checkpoint_id)
-            if durable_files.is_same_file(metadata, self.path(number)):
+            if self._files.is_same_file(metadata, self.path(number)):
                 return checkpoint_id
             if self._says_number(metadata, number):
                 return checkpoint_id
         return None
 
     def _says_number(self, metadata: Path, number: int) -> bool:
-        raw = durable_files.read_file(metadata)
+        raw = self._files.read_file(metadata)
         try:
             return raw is not None and unseal(raw, str(metadata)).number == number
         except CheckpointDamaged:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from streamcp import durable_files
 from streamcp.checkpoint.snapshot import Manifest, SectionHandle
+from streamcp.durable_files import LOCAL_FILES, DurableFiles
 from streamcp.errors import CheckpointDamaged, StorageError
 from streamcp.storage import format, layout
 from streamcp.storage.contract import CompletedCheckpoint
@@ -23,10 +23,11 @@ from streamcp.storage.log import CompletionLog, LogView
 class StoredJob:
     """The checkpoints of one job, as they lie in its directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, files: DurableFiles = LOCAL_FILES) -> None:
         """Read from `directory`, the job's own (see `find_jobs`)."""
         self.directory = directory
-        self.log = CompletionLog(directory)
+        self.log = CompletionLog(directory, files=files)
+        self._files = files
 
     @property
     def name(self) -> str:
@@ -51,8 +52,8 @@ class StoredJob:
 
         Raises CheckpointDamaged if the file is missing or short or the checksum is wrong."""
         path = self._data_path(handle)
-        head = durable_files.read_range(path, 0, len(format.DATA_MAGIC))
-        content = durable_files.read_range(path, handle.offset, handle.size)
+        head = self._files.read_range(path, 0, len(format.DATA_MAGIC))
+        content = self._files.read_range(path, handle.offset, handle.size)
         if head is None or content is None:
             raise CheckpointDamaged(f"{path} is missing")
         format.check_data_magic(head, str(path))
@@ -66,14 +67,15 @@ class StoredJob:
         """Tell the size in bytes of every file in a checkpoint's directory, by name."""
         directory = self.directory / layout.checkpoint_directory(checkpoint_id)
         sizes = {}
-        for name in durable_files.list_directory(directory):
-            with contextlib.suppress(FileNotFoundError):
-                sizes[name] = (directory / name).stat().st_size
+        for name in self._files.list_directory(directory):
+            size = self._files.size(directory / name)
+            if size is not None:
+                sizes[name] = size
         return sizes
 
     def read_history(self) -> list[dict[str, Any]]:
         """Read the figures of past checkpoints, oldest first; damaged lines are left out."""
-        return History(self.directory / layout.HISTORY).read()
+        return History(self.directory / layout.HISTORY, files=self._files).read()
 
     def _load(self, checkpoint_id: int, view: LogView) -> Manifest:
         completed = view.find(checkpoint_id)
@@ -91,7 +93,7 @@ class StoredJob:
             raise damage from None
 
     def _load_from(self, path: Path, completed: CompletedCheckpoint) -> Manifest:
-        raw = durable_files.read_file(path)
+        raw = self._files.read_file(path)
         if raw is None:
             raise CheckpointDamaged(f"{path} is missing")
         document = format.unseal(raw, str(path))
@@ -151,6 +153,6 @@ def find_jobs(directory: Path) -> list[StoredJob]:
         return [StoredJob(directory.resolve())]
     return [
         StoredJob(directory / name)
-        for name in durable_files.list_directory(directory)
+        for name in LOCAL_FILES.list_directory(directory)
         if (directory / name / layout.LOG).is_dir()
     ]

@@ -199,10 +199,10 @@ def _no_data_files() -> Any:
     import errno
     from unittest import mock
 
-    from streamcp import durable_files
+    from streamcp.durable_files import LOCAL_FILES, explain
 
-    error = durable_files.explain("written", Path("data"), OSError(errno.ENOSPC, ""))
-    return mock.patch.object(durable_files, "write_file", side_effect=error)
+    error = explain("written", Path("data"), OSError(errno.ENOSPC, ""))
+    return mock.patch.object(LOCAL_FILES, "write_file", side_effect=error)
 
 
 def test_stop_while_the_job_is_starting_stops_it_when_it_runs(tmp_path: Path) -> None:

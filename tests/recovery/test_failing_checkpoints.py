@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 import streamcp as sc
-from streamcp import durable_files
+from streamcp.durable_files import LOCAL_FILES, explain
 from streamcp.observability import events
 from streamcp.runners.handle import JobHandle
 from tests.recovery.world import Target, happened, run_job, staged, transactional
@@ -40,17 +40,17 @@ def _expect_each_once(records: Sequence[Any]) -> None:
 
 
 class FailingDisk:
-    """Fails calls of one function of `durable_files` while `failing`."""
+    """Fails calls of one method of `DurableFiles` while `failing`."""
 
     def __init__(self, function: str, number: int) -> None:
         self.failing = False
         self._error = number
-        self._real: Callable[..., Any] = getattr(durable_files, function)
+        self._real: Callable[..., Any] = getattr(LOCAL_FILES, function)
 
-    def __call__(self, path: Path, *arguments: Any) -> Any:
+    def __call__(self, path: Path, *arguments: Any, **options: Any) -> Any:
         if self.failing and "checkpoints" in str(path):
-            raise durable_files.explain("written", path, OSError(self._error, "injected"))
-        return self._real(path, *arguments)
+            raise explain("written", path, OSError(self._error, "injected"))
+        return self._real(path, *arguments, **options)
 
 
 @pytest.mark.parametrize("make", [transactional, staged])
@@ -81,7 +81,7 @@ def test_disk_that_fails_for_a_while_fails_checkpoints_by_name_and_the_job_goes_
         await asyncio.sleep(0.5)
         assert target.committed
 
-    with mock.patch.object(durable_files, function, disk):
+    with mock.patch.object(LOCAL_FILES, function, disk):
         result = run_job(_job(tmp_path, make(target)), use=use)
     assert result is not None
     assert result.failed_checkpoints == 2
@@ -102,7 +102,7 @@ def test_more_failures_in_a_row_than_are_tolerable_fail_the_job_which_recovers(
         disk.failing = False
 
     job = _job(tmp_path, transactional(target), every="500ms", tolerable_failures=2)
-    with mock.patch.object(durable_files, "write_file", disk):
+    with mock.patch.object(LOCAL_FILES, "write_file", disk):
         result = run_job(job, use=use, restart=sc.Restart.fixed_delay(attempts=1, delay="3s"))
     assert result is not None
     assert result.attempts == 2

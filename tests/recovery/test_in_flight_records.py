@@ -12,8 +12,8 @@ from unittest import mock
 import pytest
 
 import streamcp as sc
-from streamcp import durable_files
 from streamcp.checkpoint.statistics import CheckpointStatistics
+from streamcp.durable_files import LOCAL_FILES, explain
 from streamcp.runners.handle import JobHandle
 from tests.recovery.world import Target, TransactionalTargetSink, run_job, transactional
 
@@ -131,8 +131,8 @@ def test_record_written_after_the_snapshot_of_a_checkpoint_that_failed_is_there_
         await asyncio.sleep(2)
         await handle.checkpoint()
         await asyncio.sleep(2.2)
-        error = durable_files.explain("written", Path("data"), OSError(28, ""))
-        full = mock.patch.object(durable_files, "write_file", side_effect=error)
+        error = explain("written", Path("data"), OSError(28, ""))
+        full = mock.patch.object(LOCAL_FILES, "write_file", side_effect=error)
         with full, pytest.raises(sc.CheckpointFailed, match="disk full"):
             await handle.checkpoint()
         await asyncio.sleep(2)

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from streamcp.durable_files import LOCAL_FILES
 from streamcp.errors import StorageError
 from streamcp.storage.history import History
 
@@ -87,10 +88,10 @@ def test_history_that_cannot_be_cut_raises_nothing(
     path = tmp_path / "history.jsonl"
     path.write_bytes(b'{"n": 1}\n' * 9)
 
-    def write(*arguments: object) -> int:
+    def write(*arguments: object, **options: object) -> int:
         raise StorageError("disk full")
 
-    monkeypatch.setattr("streamcp.durable_files.write_file", write)
+    monkeypatch.setattr(LOCAL_FILES, "write_file", write)
     History(path).trim()
     assert "was not cut" in caplog.text
     assert len(path.read_bytes().splitlines()) == 9

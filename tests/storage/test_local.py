@@ -1,14 +1,15 @@
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from streamcp import durable_files
 from streamcp.checkpoint.snapshot import Section
+from streamcp.durable_files import LOCAL_FILES, DurableFiles, explain
 from streamcp.errors import CheckpointDamaged, Fenced, StorageError
+from streamcp.file_system import LocalFileSystem
 from streamcp.storage import layout
 from streamcp.storage.contract import CheckpointStorage
 from streamcp.storage.local import LocalStorage
@@ -32,7 +33,7 @@ def storage(tmp_path: Path) -> Iterator[LocalStorage]:
 
 
 def names(directory: Path) -> list[str]:
-    return [name for name in durable_files.list_directory(directory / JOB) if "chk" in name]
+    return [name for name in LOCAL_FILES.list_directory(directory / JOB) if "chk" in name]
 
 
 def test_local_storage_keeps_the_contract(tmp_path: Path) -> None:
@@ -42,29 +43,79 @@ def test_local_storage_keeps_the_contract(tmp_path: Path) -> None:
     check_checkpoint_storage(make)
 
 
-def test_completing_costs_one_manifest_fsync_and_three_of_directories(
-    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Tracing(LocalFileSystem):
+    """Notes the calls that change something or take long."""
+
+    def __init__(self, directory: Path) -> None:
+        self.trace: list[str] = []
+        self._directory = directory
+        self._paths: dict[int, Path] = {}
+        for name in ("write", "fsync", "link", "unlink", "mkdir", "rmdir"):
+            setattr(self, name, self._traced(name, getattr(self, name)))
+
+    def open(self, path: Path, flags: int) -> int:
+        descriptor = super().open(path, flags)
+        self._paths[descriptor] = path
+        return descriptor
+
+    def _traced(self, name: str, real: Callable[..., object]) -> Callable[..., object]:
+        def call(where: int | Path, *rest: object) -> object:
+            path = self._paths[where] if isinstance(where, int) else where
+            self.trace.append(f"{name} {os.path.relpath(path, self._directory)}")
+            return real(where, *rest)
+
+        return call
+
+
+def test_completing_costs_one_manifest_fsync_and_three_of_directories(tmp_path: Path) -> None:
     """Data durable, manifest durable, names durable, then the link, then the log's directory."""
+    system = Tracing(tmp_path / JOB)
+    storage = LocalStorage(tmp_path, job=JOB, files=DurableFiles(system))
     storage.start_attempt()
-    trace: list[str] = []
-    for function in ("write_file", "sync_directory", "link_new"):
-        real = getattr(durable_files, function)
-
-        def traced(path: Path, *rest: object, real: object = real, name: str = function) -> object:
-            trace.append(f"{name} {path.relative_to(tmp_path / JOB)}")
-            return real(path, *rest)  # type: ignore[operator]
-
-        monkeypatch.setattr(durable_files, function, traced)
     complete_example(storage, JOB, 1, 1)
-    assert trace == [
-        "write_file chk-00000001/data-1-1",
-        "write_file chk-00000001/_metadata",
-        "sync_directory chk-00000001",
-        "sync_directory .",
-        "link_new chk-00000001/_metadata",
-        "sync_directory log",
+    system.trace.clear()
+    complete_example(storage, JOB, 2, 1)
+    storage.retain(1)
+    assert system.trace == [
+        "mkdir chk-00000002",
+        "write chk-00000002/data-1-2",
+        "fsync chk-00000002/data-1-2",
+        "write chk-00000002/_metadata",
+        "fsync chk-00000002/_metadata",
+        "fsync chk-00000002",
+        "fsync .",
+        "link chk-00000002/_metadata",
+        "fsync log",
+        "unlink log/000000000002",
+        "unlink chk-00000001/_metadata",
+        "unlink chk-00000001/data-1-1",
+        "rmdir chk-00000001",
     ]
+    storage.close()
+
+
+def test_storage_keeps_no_file_open_when_it_is_closed(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    storage = LocalStorage(tmp_path, job=JOB)
+    complete_example(storage, JOB, 1, storage.start_attempt().number)
+    assert len(os.listdir("/proc/self/fd")) > len(before)
+    storage.close()
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_checkpoint_whose_directory_a_newer_attempt_removed_is_fenced(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    storage.start_attempt()
+    handles = storage.write_data(1, DATA)
+    newer = LocalStorage(tmp_path, job=JOB)
+    newer.start_attempt(take_over=True)
+    with pytest.raises(Fenced):
+        storage.write_data(1, DATA)
+    with pytest.raises(Fenced):
+        storage.complete(example_manifest(JOB, 1, 1, handles))
+    assert names(tmp_path) == []
+    newer.close()
 
 
 def test_using_storage_before_an_attempt_is_refused(storage: LocalStorage) -> None:
@@ -130,7 +181,7 @@ def test_data_written_while_its_checkpoint_ends_is_removed(
     storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     storage.start_attempt()
-    real = durable_files.write_file
+    real = LOCAL_FILES.write_file
 
     def write(path: Path, chunks: object) -> int:
         size = real(path, chunks)  # type: ignore[arg-type]
@@ -142,7 +193,7 @@ def test_data_written_while_its_checkpoint_ends_is_removed(
             storage.start_attempt()
         return size
 
-    monkeypatch.setattr(durable_files, "write_file", write)
+    monkeypatch.setattr(LOCAL_FILES, "write_file", write)
     with pytest.raises(StorageError, match="ended before its data was written"):
         storage.write_data(1, DATA)
     assert names(tmp_path) == []
@@ -154,13 +205,13 @@ def test_data_is_written_side_by_side(
     """Each writer waits inside the write until the other is there too."""
     storage.start_attempt()
     meet = threading.Barrier(2, timeout=30)
-    real = durable_files.write_file
+    real = LOCAL_FILES.write_file
 
     def write(path: Path, chunks: object) -> int:
         meet.wait()
         return real(path, chunks)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(durable_files, "write_file", write)
+    monkeypatch.setattr(LOCAL_FILES, "write_file", write)
     threads = [threading.Thread(target=storage.write_data, args=(1, DATA)) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -204,14 +255,14 @@ def test_failing_disk_leaves_no_checkpoint_visible_and_later_ones_succeed(
 
 
 def fail_log_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = durable_files.sync_directory
+    real = os.fsync
 
-    def sync(path: Path) -> None:
-        if path.name == "log":
-            raise durable_files.explain("fsynced", path, OSError(errno.EIO, "broken"))
-        real(path)
+    def fsync(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith("/log"):
+            raise OSError(errno.EIO, "broken")
+        real(descriptor)
 
-    monkeypatch.setattr(durable_files, "sync_directory", sync)
+    monkeypatch.setattr(os, "fsync", fsync)
 
 
 def test_completion_that_is_visible_but_not_durable_is_reported_and_kept(
@@ -248,15 +299,15 @@ def test_unanswered_link_is_settled_by_reading_the_log(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, linked: bool
 ) -> None:
     attempt = storage.start_attempt()
-    real = durable_files.link_new
+    real = LOCAL_FILES.link_new
 
     def link(source: Path, target: Path) -> bool:
         if linked:
             real(source, target)
-        raise durable_files.explain("linked", target, OSError(errno.EIO, "broken"))
+        raise explain("linked", target, OSError(errno.EIO, "broken"))
 
     with monkeypatch.context() as failing:
-        failing.setattr(durable_files, "link_new", link)
+        failing.setattr(LOCAL_FILES, "link_new", link)
         with pytest.raises(StorageError, match="could not be linked"):
             complete_example(storage, JOB, 1, attempt.number)
     storage.discard(1)
@@ -273,10 +324,10 @@ def test_unanswered_link_of_a_fenced_attempt_is_not_taken_for_its_own(
     newer = LocalStorage(tmp_path, job=JOB)
 
     def link(source: Path, target: Path) -> bool:
-        raise durable_files.explain("linked", target, OSError(errno.EIO, "broken"))
+        raise explain("linked", target, OSError(errno.EIO, "broken"))
 
     with monkeypatch.context() as failing:
-        failing.setattr(durable_files, "link_new", link)
+        failing.setattr(LOCAL_FILES, "link_new", link)
         with pytest.raises(StorageError, match="could not be linked"):
             complete_example(storage, JOB, 1, attempt.number)
     newer.start_attempt(take_over=True)
@@ -292,14 +343,14 @@ def test_retention_waits_for_what_cannot_be_removed(
     attempt = storage.start_attempt()
     for number in (1, 2):
         complete_example(storage, JOB, number, attempt.number)
-    real = Path.unlink
+    real = os.unlink
 
-    def unlink(path: Path, missing_ok: bool = False) -> None:
+    def unlink(path: Path) -> None:
         if path.name in stuck:
             raise PermissionError(errno.EACCES, "stuck")
-        real(path, missing_ok)
+        real(path)
 
-    monkeypatch.setattr(Path, "unlink", unlink)
+    monkeypatch.setattr(os, "unlink", unlink)
     stuck = {layout.entry(2)}
     assert storage.retain(1) == []
     assert storage.verify(1) == []
@@ -308,6 +359,17 @@ def test_retention_waits_for_what_cannot_be_removed(
     assert len(names(tmp_path)) == 2
     stuck = set()
     assert storage.retain(1) == []
+    assert names(tmp_path) == [layout.checkpoint_directory(2)]
+
+
+def test_data_that_no_manifest_names_is_removed_with_its_checkpoint(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    attempt = storage.start_attempt()
+    storage.write_data(1, DATA)
+    for number in (1, 2):
+        complete_example(storage, JOB, number, attempt.number)
+    assert storage.retain(1) == [1]
     assert names(tmp_path) == [layout.checkpoint_directory(2)]
 
 
@@ -357,10 +419,10 @@ def test_ids_that_cannot_be_reserved_are_not_written(
     storage.start_attempt()
 
     def link(source: Path, target: Path) -> bool:
-        raise durable_files.explain("linked", target, OSError(errno.ENOSPC, "full"))
+        raise explain("linked", target, OSError(errno.ENOSPC, "full"))
 
     with monkeypatch.context() as failing:
-        failing.setattr(durable_files, "link_new", link)
+        failing.setattr(LOCAL_FILES, "link_new", link)
         assert storage.write_data(999, DATA)
         with pytest.raises(StorageError, match="disk full"):
             storage.write_data(1001, DATA)
@@ -450,10 +512,10 @@ def test_checkpoint_is_kept_while_it_cannot_be_told_whether_it_may_go(
     storage.write_data(1, DATA)
 
     def exists(path: Path) -> bool:
-        raise durable_files.explain("looked at", path, OSError(errno.EIO, "broken"))
+        raise explain("looked at", path, OSError(errno.EIO, "broken"))
 
     with monkeypatch.context() as failing:
-        failing.setattr(durable_files, "exists", exists)
+        failing.setattr(LOCAL_FILES, "exists", exists)
         storage.discard(1)
         assert storage.retain(1) == []
     assert names(tmp_path) == [layout.checkpoint_directory(1)]
@@ -477,14 +539,14 @@ def test_data_written_while_storage_closes_is_refused(
     storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage.start_attempt()
-    real = durable_files.write_file
+    real = LOCAL_FILES.write_file
 
     def write(path: Path, chunks: list[bytes]) -> int:
         storage.close()
         return real(path, chunks)
 
     with monkeypatch.context() as closing:
-        closing.setattr(durable_files, "write_file", write)
+        closing.setattr(LOCAL_FILES, "write_file", write)
         with pytest.raises(StorageError, match="ended before"):
             storage.write_data(1, DATA)
     storage.start_attempt()

@@ -1,52 +1,65 @@
 """Crashes between any two steps on the disk, with and without the loss of what was not synced."""
 
+import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from streamcp import durable_files
+from streamcp.durable_files import LOCAL_FILES, DurableFiles
 from streamcp.errors import StorageError
+from streamcp.file_system import LocalFileSystem
 from streamcp.storage import layout
 from streamcp.storage.local import LocalStorage
 from streamcp.testing.storage_checks import complete_example
 
 JOB = "orders"
-MAKERS = {"write_file": 0, "make_directory": 0, "make_directories": 0, "link_new": 1}
-"""Functions that make a name, and which of their arguments it is."""
-OTHERS = ("sync_directory", "remove_file", "remove_directory", "rename", "list_directory")
 
 
 class Crash(BaseException):
     """The process ends here."""
 
 
-class Disk:
-    """Every function of `durable_files`, counted; ends the process before or after one of them.
+class Disk(LocalFileSystem):
+    """Every system call, counted; ends the process before or after one of them.
 
     `lose` takes away every name that no fsync of its directory has made durable, as a power
     failure may. Renames are not modelled: they are for figures only.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.count = 0
         self.crash_at: float | None = None
         self._fragile: list[Path] = []
-        for name in (*MAKERS, *OTHERS):
-            monkeypatch.setattr(durable_files, name, self._watch(name))
-        monkeypatch.setattr("os.fsync", lambda descriptor: None)
+        self._directories: dict[int, Path] = {}
+        for name in ("open", "write", "fsync", "link", "unlink", "replace", "mkdir", "rmdir"):
+            setattr(self, name, self._watch(getattr(self, name)))
 
-    def _watch(self, name: str) -> Callable[..., object]:
-        real = getattr(durable_files, name)
+    def open(self, path: Path, flags: int) -> int:
+        if flags & os.O_CREAT and not path.exists():
+            self._fragile.append(path)
+        descriptor = super().open(path, flags)
+        self._directories[descriptor] = path
+        return descriptor
 
-        def call(*arguments: Path) -> object:
+    def mkdir(self, path: Path) -> None:
+        super().mkdir(path)
+        self._fragile.append(path)
+
+    def link(self, source: Path, target: Path) -> None:
+        super().link(source, target)
+        self._fragile.append(target)
+
+    def fsync(self, descriptor: int) -> None:
+        synced = self._directories[descriptor]
+        self._fragile = [path for path in self._fragile if path.parent != synced]
+
+    def _watch(self, real: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object) -> object:
             self._tick()
-            if name in MAKERS and not arguments[MAKERS[name]].exists():
-                self._fragile.append(arguments[MAKERS[name]])
             result = real(*arguments)
-            if name == "sync_directory":
-                self._fragile = [path for path in self._fragile if path.parent != arguments[0]]
             self._tick()
             return result
 
@@ -87,7 +100,7 @@ def job(storage: LocalStorage, told: list[int]) -> None:
 
 def crashed(disk: Disk, directory: Path, at: int, told: list[int]) -> bool:
     """Run the job until it crashes at a step; tell whether it did."""
-    storage = LocalStorage(directory, job=JOB)
+    storage = LocalStorage(directory, job=JOB, files=DurableFiles(disk))
     disk.count, disk.crash_at = 0, at
     try:
         job(storage, told)
@@ -110,17 +123,17 @@ def check_restart(directory: Path, told: list[int]) -> None:
         storage.load_manifest(checkpoint_id)
     complete_example(storage, JOB, attempt.next_checkpoint_id, attempt.number)
     storage.retain(1)
-    left = [name for name in durable_files.list_directory(directory / JOB) if "chk" in name]
+    left = [name for name in LOCAL_FILES.list_directory(directory / JOB) if "chk" in name]
     assert left == [layout.checkpoint_directory(attempt.next_checkpoint_id)]
     storage.close()
 
 
 @pytest.mark.parametrize("power_fails", [False, True])
 def test_restart_after_a_crash_at_any_step_finds_what_was_announced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, power_fails: bool
+    tmp_path: Path, power_fails: bool
 ) -> None:
     """Also when the crash came in a second attempt, after a first one with checkpoints (P2)."""
-    disk = Disk(monkeypatch)
+    disk = Disk()
     for lives in (1, 2):
         for at in steps():
             directory = tmp_path / f"{lives}-{at}"
@@ -141,50 +154,53 @@ def steps() -> Iterator[int]:
     yield from range(2000)
 
 
-FAILING = ("write_file", "make_directory", "sync_directory", "link_new", "remove_file")
+FAILING = ("open", "write", "fsync", "close", "mkdir", "link", "unlink", "stat")
+
+
+class Failing(LocalFileSystem):
+    """Fails the n-th call of a function, before or after it did its work."""
+
+    def __init__(self, name: str, *, after: bool) -> None:
+        self.calls = 0
+        self.due: int | None = None
+        self._real: Callable[..., object] = getattr(self, name)
+        self._after = after
+        self.fsync = lambda descriptor: None  # type: ignore[method-assign]
+        setattr(self, name, self._fail)
+
+    def _fail(self, *arguments: object) -> object:
+        due = self.calls == self.due
+        self.calls += 1
+        if due and not self._after:
+            raise OSError(errno.EIO, "broken")
+        result = self._real(*arguments)
+        if due:
+            raise OSError(errno.EIO, "broken")
+        return result
 
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("name", FAILING)
-def test_job_goes_on_after_any_single_disk_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, after: bool
-) -> None:
-    """The n-th call of a function fails, before or after it did its work."""
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+def test_job_goes_on_after_any_single_disk_error(tmp_path: Path, name: str, after: bool) -> None:
     for failing in range(100):
         directory = tmp_path / str(failing)
         directory.mkdir()
-        storage = LocalStorage(directory, job=JOB)
+        system = Failing(name, after=after)
+        storage = LocalStorage(directory, job=JOB, files=DurableFiles(system))
         attempt = storage.start_attempt()
-        calls: list[object] = []
         told: list[int] = []
-        real = getattr(durable_files, name)
-
-        def fail(
-            *arguments: Path,
-            calls: list[object] = calls,
-            failing: int = failing,
-            real: Callable[..., object] = real,
-        ) -> object:
-            calls.append(arguments)
-            due = len(calls) == failing + 1
-            result = None if due and not after else real(*arguments)
-            if due:
-                raise StorageError(f"{name} {arguments}: broken")
-            return result
-
-        with monkeypatch.context() as patch:
-            patch.setattr(durable_files, name, fail)
-            for checkpoint_id in range(1, 5):
-                try:
-                    complete_example(storage, JOB, checkpoint_id, attempt.number)
-                    told.append(checkpoint_id)
-                except StorageError:
-                    storage.discard(checkpoint_id)
-                storage.retain(1)
+        system.calls, system.due = 0, failing
+        for checkpoint_id in range(1, 5):
+            try:
+                complete_example(storage, JOB, checkpoint_id, attempt.number)
+                told.append(checkpoint_id)
+            except StorageError:
+                storage.discard(checkpoint_id)
+            storage.retain(1)
+        system.due = None
         assert len(told) >= 3
         assert storage.verify(told[-1]) == []
         storage.close()
         check_restart(directory, told)
-        if len(calls) <= failing:
+        if system.calls <= failing:
             break

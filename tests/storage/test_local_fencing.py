@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streamcp import durable_files
+from streamcp.durable_files import LOCAL_FILES
 from streamcp.errors import Fenced
 from streamcp.storage.contract import Attempt
 from streamcp.storage.local import LocalStorage
@@ -30,7 +30,7 @@ class Turns:
         self._local = threading.local()
         self._errors: list[BaseException] = []
         for name in STEPS:
-            monkeypatch.setattr(durable_files, name, self._stepwise(getattr(durable_files, name)))
+            monkeypatch.setattr(LOCAL_FILES, name, self._stepwise(getattr(LOCAL_FILES, name)))
         monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
     def _stepwise(self, real: Callable[..., object]) -> Callable[..., object]:

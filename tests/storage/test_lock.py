@@ -11,6 +11,7 @@ import pytest
 from streamcp.errors import StorageError
 from streamcp.storage.local import LocalStorage
 from streamcp.storage.lock import JobLock, describe_holder
+from streamcp.testing.clock import ManualClock
 
 
 class FixedClock:
@@ -111,6 +112,19 @@ def test_file_system_without_locks_is_named(
 def test_lock_in_a_missing_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="could not be opened: no such file"):
         lock_at(tmp_path / "none" / "lock").acquire(take_over=False)
+
+
+def test_sign_of_life_is_written_once_a_second(tmp_path: Path) -> None:
+    clock = ManualClock()
+    lock = JobLock(tmp_path / "lock", job="orders", clock=clock)
+    lock.acquire(take_over=False)
+    beats = []
+    for _ in range(4):
+        lock.touch()
+        beats.append(describe_holder(tmp_path / "lock")[-14:-6])
+        clock.advance(0.6)
+    assert beats == ["22:13:20", "22:13:20", "22:13:21", "22:13:21"]
+    lock.release()
 
 
 def test_sign_of_life_without_the_lock_writes_nothing(tmp_path: Path) -> None:

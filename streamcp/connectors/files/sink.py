@@ -18,9 +18,10 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from streamcp import durable_files
 from streamcp.connectors.one_at_a_time import OneAtATime
+from streamcp.durable_files import LOCAL_FILES, DurableFiles, explain
 from streamcp.errors import SerializationError, StorageError
+from streamcp.file_system import FileSystem
 from streamcp.operators.sinks import Transaction
 
 Token: TypeAlias = tuple[str, int] | None
@@ -48,14 +49,15 @@ class JsonLines:
 
     `write` either adds all its records or, when it fails or is cancelled, none."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, files: DurableFiles = LOCAL_FILES) -> None:
         self._directory = directory
+        self._files = files
         self._pending: dict[str, _PendingFile] = {}
         self._thread = OneAtATime()
 
     async def __aenter__(self) -> JsonLines:
         """Make the directory."""
-        await self._thread.run(durable_files.make_directories, self._directory)
+        await self._thread.run(self._files.make_directories, self._directory)
         return self
 
     async def __aexit__(
@@ -82,7 +84,7 @@ class JsonLines:
         if not records:
             return
         if (found := self._pending.get(transaction.id)) is None:
-            found = _PendingFile(self._directory, transaction.id)
+            found = _PendingFile(self._directory, transaction.id, self._files)
             self._pending[transaction.id] = found
         await found.append(records)
 
@@ -101,21 +103,23 @@ class JsonLines:
         Raises StorageError if neither file is there or the length is wrong."""
         if token is not None:
             path = _pending_path(self._directory, transaction.id)
-            await self._thread.run(_commit, path, *token)
+            await self._thread.run(_commit, self._files, path, *token)
 
     async def abort(self, transaction: Transaction, /) -> None:
         """Remove the pending file."""
         pending = self._pending.get(transaction.id)
         if pending is None:
             path = _pending_path(self._directory, transaction.id)
-            await self._thread.run(durable_files.remove_file, path)
+            await self._thread.run(self._files.remove_file, path)
         else:
             await pending.thread.run(pending.remove)
             self._pending.pop(transaction.id, None)
 
     async def abort_others(self, prefix: str, kept: Collection[str]) -> None:
         """Remove the pending files of all transactions that start with `prefix`, except `kept`."""
-        await self._thread.run(_remove_others, self._directory, prefix, frozenset(kept))
+        await self._thread.run(
+            _remove_others, self._files, self._directory, prefix, frozenset(kept)
+        )
 
 
 class _PendingFile:
@@ -125,8 +129,10 @@ class _PendingFile:
     file behind `length` is of a write that failed or was cancelled; the next one overwrites it, and
     `finish` cuts it off (as it does with what a file of that name held before)."""
 
-    def __init__(self, directory: Path, transaction_id: str) -> None:
+    def __init__(self, directory: Path, transaction_id: str, files: DurableFiles) -> None:
         self.thread = OneAtATime()
+        self._files = files
+        self._system = files.system
         self._directory = directory
         self._id = transaction_id
         self._path = _pending_path(directory, transaction_id)
@@ -150,12 +156,11 @@ class _PendingFile:
     def _write(self, data: bytes) -> int:
         try:
             if self._descriptor is None:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-                self._descriptor = os.open(self._path, flags, 0o666)
-            _write_at(self._descriptor, data, self._length)
+                self._descriptor = self._system.open(self._path, os.O_WRONLY | os.O_CREAT)
+            _write_at(self._system, self._descriptor, data, self._length)
             return self._descriptor
         except OSError as error:
-            raise durable_files.explain("written", self._path, error) from error
+            raise explain("written", self._path, error) from error
 
     async def finish(self) -> Token:
         """Make the file durable and close it; called again, return the same token."""
@@ -174,25 +179,25 @@ class _PendingFile:
             self.remove()
         elif self._token is None:
             self._make_durable(self._write(self._buffer), length)
-            self._token = (_free_name(self._directory, self._id), length)
+            self._token = (_free_name(self._files, self._directory, self._id), length)
             self._close()
         return self._token
 
     def _make_durable(self, descriptor: int, length: int) -> None:
         try:
-            os.ftruncate(descriptor, length)
-            os.fsync(descriptor)
+            self._system.truncate(descriptor, length)
+            self._system.fsync(descriptor)
         except OSError as error:
             # What could not be flushed may be gone from memory too, and a second fsync would say
             # that all is well: this transaction can never be prepared.
-            self._failure = durable_files.explain("fsynced", self._path, error)
+            self._failure = explain("fsynced", self._path, error)
             raise self._failure from error
-        durable_files.sync_directory(self._directory)
+        self._files.sync_directory(self._directory)
 
     def remove(self) -> None:
         """Close and remove the file, if there is one."""
         self._close()
-        durable_files.remove_file(self._path)
+        self._files.remove_file(self._path)
 
     def drop(self) -> None:
         """Remove the file if possible; what stays behind is removed at the next start."""
@@ -202,21 +207,21 @@ class _PendingFile:
     def _close(self) -> None:
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            os.close(descriptor)
+            self._system.close(descriptor)
 
 
 def _pending_path(directory: Path, transaction_id: str) -> Path:
     return directory / f".{transaction_id}.pending"
 
 
-def _free_name(directory: Path, transaction_id: str) -> str:
+def _free_name(files: DurableFiles, directory: Path, transaction_id: str) -> str:
     """Name the committed file after its transaction.
 
     A job whose checkpoints were removed counts from the beginning again: it must not replace what
     it wrote before."""
     name = f"{transaction_id}.jsonl"
     for number in count(2):
-        if not (directory / name).exists():
+        if not files.exists(directory / name):
             break
         name = f"{transaction_id}.{number}.jsonl"
     return name
@@ -249,27 +254,28 @@ def _first_refused(records: Sequence[object]) -> object:
     return records[0]
 
 
-def _write_at(descriptor: int, data: bytes, offset: int) -> None:
+def _write_at(system: FileSystem, descriptor: int, data: bytes, offset: int) -> None:
     rest = memoryview(data)
     place = offset
     try:
         while rest:
-            written = os.pwrite(descriptor, rest, place)
+            written = system.pwrite(descriptor, rest, place)
             rest, place = rest[written:], place + written
     except OSError:
         with suppress(OSError):  # only to give the space back: `length` says what counts
-            os.ftruncate(descriptor, offset)
+            system.truncate(descriptor, offset)
         raise
 
 
-def _commit(pending: Path, name: str, length: int) -> None:
+def _commit(files: DurableFiles, pending: Path, name: str, length: int) -> None:
     target = pending.with_name(name)
-    if pending.exists():
-        _check_length(pending, length)
-        durable_files.rename(pending, target)
-    elif target.exists():
+    found = files.size(pending)
+    if found is not None:
+        _check_length(pending, found, length)
+        files.rename(pending, target)
+    elif files.exists(target):
         # The crash may have come between the rename and the moment at which it was durable.
-        durable_files.sync_directory(target.parent)
+        files.sync_directory(target.parent)
     else:
         raise StorageError(
             f"{target} cannot be committed: neither it nor {pending.name} is there; if its "
@@ -277,8 +283,7 @@ def _commit(pending: Path, name: str, length: int) -> None:
         )
 
 
-def _check_length(pending: Path, length: int) -> None:
-    found = pending.stat().st_size
+def _check_length(pending: Path, found: int, length: int) -> None:
     if found != length:
         raise StorageError(
             f"{pending} has {found} bytes and not the {length} that were prepared; restore the "
@@ -286,9 +291,9 @@ def _check_length(pending: Path, length: int) -> None:
         )
 
 
-def _remove_others(directory: Path, prefix: str, kept: frozenset[str]) -> None:
-    for name in durable_files.list_directory(directory):
+def _remove_others(files: DurableFiles, directory: Path, prefix: str, kept: frozenset[str]) -> None:
+    for name in files.list_directory(directory):
         transaction_id = name.removeprefix(".").removesuffix(".pending")
         is_pending = name == f".{transaction_id}.pending"
         if is_pending and transaction_id.startswith(prefix) and transaction_id not in kept:
-            durable_files.remove_file(directory / name)
+            files.remove_file(directory / name)

@@ -1,0 +1,151 @@
+"""The system calls that durable files are made of, and the machine's own.
+
+Invariant: one method is one system call, with its errors (`OSError`) and nothing around it, so that
+a test can stand in for a disk at every point where a real one may fail or a process may end. It
+must not know which sequence of calls promises what: that is `durable_files`. Every method blocks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Protocol
+
+
+class FileSystem(Protocol):
+    """What a file system can do for one process. Each method raises OSError like its namesake in
+    `os`; descriptors are numbers that mean something to this object only."""
+
+    def open(self, path: Path, flags: int) -> int:
+        """Open `path` with the `os.O_` flags; return a descriptor."""
+        ...
+
+    def close(self, descriptor: int) -> None:
+        """Close a descriptor; a lock that was taken with it is released."""
+        ...
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        """Write at the descriptor's place; return how many bytes were taken, at least one."""
+        ...
+
+    def pwrite(self, descriptor: int, data: bytes | memoryview, offset: int) -> int:
+        """Write at `offset`; return how many bytes were taken, at least one."""
+        ...
+
+    def pread(self, descriptor: int, length: int, offset: int) -> bytes:
+        """Read up to `length` bytes from `offset`; nothing at the end of the file."""
+        ...
+
+    def truncate(self, descriptor: int, length: int) -> None:
+        """Cut or extend the file to `length` bytes."""
+        ...
+
+    def fsync(self, descriptor: int) -> None:
+        """Make a file's content, or a directory's names, survive a loss of power."""
+        ...
+
+    def fstat(self, descriptor: int) -> os.stat_result:
+        """Describe an open file: its identity, kind and size."""
+        ...
+
+    def stat(self, path: Path) -> os.stat_result:
+        """Describe what `path` names: its identity, kind and size."""
+        ...
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file another name, in one atomic step that fails if the name exists."""
+        ...
+
+    def unlink(self, path: Path) -> None:
+        """Remove a name of a file."""
+        ...
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Move a name, replacing what has the new one, in one atomic step."""
+        ...
+
+    def mkdir(self, path: Path) -> None:
+        """Make a directory."""
+        ...
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
+        ...
+
+    def listdir(self, path: Path) -> list[str]:
+        """Name what lies in a directory, in no order."""
+        ...
+
+    def lock(self, descriptor: int) -> None:
+        """Take the exclusive lock of an open file, which ends with the descriptor or the process;
+        raises BlockingIOError if another descriptor has it."""
+        ...
+
+
+class LocalFileSystem:
+    """The machine's file system. Looked up in `os` at each call, so that tests can break it."""
+
+    def open(self, path: Path, flags: int) -> int:
+        """Open; files are made with the permissions that the process's umask leaves."""
+        return os.open(path, flags, 0o666)
+
+    def close(self, descriptor: int) -> None:
+        """Close a descriptor."""
+        os.close(descriptor)
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        """Write at the descriptor's place."""
+        return os.write(descriptor, data)
+
+    def pwrite(self, descriptor: int, data: bytes | memoryview, offset: int) -> int:
+        """Write at `offset`."""
+        return os.pwrite(descriptor, data, offset)
+
+    def pread(self, descriptor: int, length: int, offset: int) -> bytes:
+        """Read from `offset`, 2 GiB at most."""
+        return os.pread(descriptor, length, offset)
+
+    def truncate(self, descriptor: int, length: int) -> None:
+        """Cut or extend."""
+        os.ftruncate(descriptor, length)
+
+    def fsync(self, descriptor: int) -> None:
+        """Make durable."""
+        os.fsync(descriptor)
+
+    def fstat(self, descriptor: int) -> os.stat_result:
+        """Describe an open file."""
+        return os.fstat(descriptor)
+
+    def stat(self, path: Path) -> os.stat_result:
+        """Describe what `path` names."""
+        return os.stat(path)
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file another name."""
+        os.link(source, target)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a name of a file."""
+        os.unlink(path)
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Move a name."""
+        os.replace(source, target)
+
+    def mkdir(self, path: Path) -> None:
+        """Make a directory."""
+        os.mkdir(path)
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+
+    def listdir(self, path: Path) -> list[str]:
+        """Name what lies in a directory."""
+        return os.listdir(path)
+
+    def lock(self, descriptor: int) -> None:
+        """Take the exclusive `flock`."""
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
