@@ -11,8 +11,9 @@ from typing import Literal, TypeAlias
 from streamcp.errors import SettingsError
 
 Duration: TypeAlias = timedelta | str
-Mode: TypeAlias = Literal["aligned", "unaligned", "adaptive"]
-MODES: tuple[Mode, ...] = ("aligned", "unaligned", "adaptive")
+Mode: TypeAlias = Literal["aligned", "unaligned", "adaptive", "at_least_once"]
+EXACTLY_ONCE_MODES: tuple[Mode, ...] = ("aligned", "unaligned", "adaptive")
+MODES: tuple[Mode, ...] = (*EXACTLY_ONCE_MODES, "at_least_once")
 
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d)")
@@ -62,7 +63,9 @@ class Checkpoints:
 
     - `to`: the directory; the job's checkpoints are in `to/<job name>/`.
     - `every`: the interval; None for only on request, at stop and at the end.
-    - `mode`: "aligned", "unaligned" or "adaptive" (aligned, and escalated when barriers are slow).
+    - `mode`: "aligned", "unaligned" or "adaptive" (aligned, and escalated when barriers are slow);
+      or "at_least_once" for the whole job: nothing waits and nothing is captured, but after a
+      restore records may be processed again.
     - `alignment_timeout`: from the trigger; after it an adaptive checkpoint is escalated.
     - `predict`: an adaptive checkpoint starts unaligned if the alignment would be slow anyway.
     - `timeout`: a checkpoint that takes longer is given up.

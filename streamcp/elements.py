@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-CheckpointMode: TypeAlias = Literal["aligned", "unaligned"]
-"""How the barriers of one checkpoint travel: in line with the data, or ahead of it."""
+CheckpointMode: TypeAlias = Literal["aligned", "unaligned", "at_least_once"]
+"""How the barriers of one checkpoint travel: in line with the data or ahead of it; or in line, and
+only counted (rule P29)."""
 
 
 class Batch:

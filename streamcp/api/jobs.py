@@ -117,7 +117,12 @@ class Job:
 
     def validate(self, settings: JobSettings) -> None:
         """Raise BuildError with everything that keeps the job from being built."""
-        validate(self.graph, checkpoints=settings.checkpoints is not None)
+        checkpoints = settings.checkpoints
+        validate(
+            self.graph,
+            checkpoints=checkpoints is not None,
+            at_least_once=checkpoints is not None and checkpoints.mode == "at_least_once",
+        )
 
     def run(
         self,

@@ -7,6 +7,10 @@
     ALIGNING   | block, or snapshot  | resume, snapshot, capture, forward  | may be the last
     CAPTURING  | ends one capture    | ends one capture                    | ends one capture
 
+At least once (rule P29), ALIGNING counts barriers and blocks nothing. Several aligned checkpoints
+may run at a time (rule P10): on every channel the older barrier stands first, so that here one is
+aligned after the other; only a trigger, which is a call, may come too early, and waits.
+
 The machine knows channels by number and nothing of what they hold: the facts come in with each
 event, the decisions go out as a list that the caller carries out in order.
 """
@@ -35,6 +39,13 @@ class Phase(Enum):
 @dataclass(frozen=True, slots=True)
 class Block:
     """Stop consuming a channel (P8)."""
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A barrier has come on a channel, which is consumed on: at least once (P29)."""
 
     channel: int
 
@@ -85,18 +96,32 @@ class Abandon:
     checkpoint_id: int
 
 
-Decision: TypeAlias = Block | Resume | TakeSnapshot | Forward | CloseCapture | Acknowledge | Abandon
+Decision: TypeAlias = (
+    Block | Count | Resume | TakeSnapshot | Forward | CloseCapture | Acknowledge | Abandon
+)
 
 
 class Alignment:
     """The state machine of one subtask with `channels` input channels.
 
-    `last` is the newest checkpoint that was snapshotted, abandoned or cancelled here: barriers up
-    to it are old and dropped (P10)."""
+    `last` is the newest checkpoint that was snapshotted or abandoned here: barriers up to it are
+    old and dropped, and so are those of cancelled ones (P10). `at_least_once`: barriers are
+    counted, and no channel is blocked (P29); then none may overtake."""
 
-    __slots__ = ("_arrived", "_blocked", "_channels", "_ended", "current", "last", "phase")
+    __slots__ = (
+        "_arrived",
+        "_at_least_once",
+        "_blocked",
+        "_cancelled",
+        "_channels",
+        "_ended",
+        "_waiting",
+        "current",
+        "last",
+        "phase",
+    )
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, *, at_least_once: bool = False) -> None:
         self.phase = Phase.IDLE
         self.current = 0
         self.last = 0
@@ -104,26 +129,35 @@ class Alignment:
         self._arrived: set[int] = set()
         self._blocked: set[int] = set()
         self._ended: set[int] = set()
+        self._at_least_once = at_least_once
+        self._cancelled: set[int] = set()  # newer than every one that has begun here
+        self._waiting: list[int] = []  # triggered here; older barriers are still to come in line
 
     def trigger(
         self, checkpoint_id: int, *, unaligned: bool, finished: Set[int] = _NONE
     ) -> list[Decision]:
         """The coordinator begins a checkpoint here: at a source, or where all senders are
-        finished in the plan (P6, P7)."""
+        finished in the plan (P6, P7).
+
+        Aligned, it is the snapshot's turn when every channel has ended (P9): behind the barriers
+        of older checkpoints that are still on their way."""
         if unaligned:
             return self.barrier_overtaking(checkpoint_id, None, finished=finished)
-        if checkpoint_id <= self.last:
+        if self._is_old(checkpoint_id):
             return []
-        return [*self._begin(checkpoint_id), *self._snapshot_if_aligned()]
+        self._waiting.append(checkpoint_id)
+        return self._snapshot_waiting()
 
     def barrier_in_line(self, checkpoint_id: int, channel: int) -> list[Decision]:
         """A barrier was taken from a channel in its turn (P8)."""
         if checkpoint_id == self.current and self.phase is Phase.CAPTURING:
             return self._close(channel)
-        if checkpoint_id <= self.last or checkpoint_id < self.current:
+        if self._is_old(checkpoint_id):
             return []
         decisions = self._begin(checkpoint_id)
         self._arrived.add(channel)
+        if self._missing() and self._at_least_once:
+            return [*decisions, Count(channel)]
         if self._missing():
             self._blocked.add(channel)
             return [*decisions, Block(channel)]
@@ -143,7 +177,7 @@ class Alignment:
         (P9). `in_line` are those in which this barrier is queued in line (P26)."""
         if checkpoint_id == self.current and self.phase is Phase.CAPTURING:
             return self._close(channel) if channel is not None else []
-        if checkpoint_id <= self.last or checkpoint_id < self.current:
+        if self._is_old(checkpoint_id):
             return []
         decisions = self._begin(checkpoint_id)
         return decisions + self._go_unaligned(channel, finished - self._ended, in_line)
@@ -154,34 +188,45 @@ class Alignment:
         """The alignment timeout has fired: go on unaligned, if the barrier has come as far as
         this subtask's inputs. One that it has not reached gets it overtaking, later."""
         aligning = self.phase is Phase.ALIGNING and self.current == checkpoint_id
-        if not aligning and not in_line:
+        if not aligning and not in_line and checkpoint_id not in self._waiting:
             return []
         return self.barrier_overtaking(checkpoint_id, None, finished=finished, in_line=in_line)
 
     def end_of_input(self, channel: int) -> list[Decision]:
         """The last element of a channel was taken."""
         self._ended.add(channel)
+        decisions: list[Decision] = []
         if self.phase is Phase.ALIGNING:
-            return self._snapshot_if_aligned()
-        if self.phase is Phase.CAPTURING:
-            return self._close(channel)
-        return []
+            decisions = self._snapshot_if_aligned()
+        elif self.phase is Phase.CAPTURING:
+            decisions = self._close(channel)
+        return decisions + self._snapshot_waiting()
 
     def cancel(self, checkpoint_id: int) -> list[Decision]:
         """The checkpoint has ended without completing; its barrier is dropped if it comes later
-        (P10)."""
-        decisions: list[Decision] = []
+        (P10). Others, older and newer, go on."""
+        if checkpoint_id in self._waiting:
+            self._waiting.remove(checkpoint_id)
         if checkpoint_id == self.current and self.phase is not Phase.IDLE:
-            decisions = self._abandon()
-        self.last = max(self.last, checkpoint_id)
-        return decisions
+            return self._abandon()
+        if not self._is_old(checkpoint_id):
+            self._cancelled.add(checkpoint_id)
+        return []
 
     # ---- steps of the machine
+
+    def _is_old(self, checkpoint_id: int) -> bool:
+        if checkpoint_id == self.current:
+            return self.phase is Phase.IDLE
+        return checkpoint_id < self.current or checkpoint_id in self._cancelled
 
     def _begin(self, checkpoint_id: int) -> list[Decision]:
         if checkpoint_id == self.current and self.phase is not Phase.IDLE:
             return []
         decisions = self._abandon() if self.phase is not Phase.IDLE else []
+        # Whatever is older has come before, or will not come any more.
+        self._waiting = [one for one in self._waiting if one > checkpoint_id]
+        self._cancelled = {one for one in self._cancelled if one > checkpoint_id}
         self.phase = Phase.ALIGNING
         self.current = checkpoint_id
         self._arrived.clear()
@@ -195,6 +240,14 @@ class Alignment:
 
     def _missing(self) -> frozenset[int]:
         return self._channels - self._arrived - self._ended
+
+    def _snapshot_waiting(self) -> list[Decision]:
+        """Everything has come that can stand before the triggered ones, oldest first."""
+        decisions: list[Decision] = []
+        while self._waiting and self._channels == self._ended:
+            decisions += self._begin(self._waiting[0])
+            decisions += self._snapshot_if_aligned()
+        return decisions
 
     def _snapshot_if_aligned(self) -> list[Decision]:
         if self._missing():

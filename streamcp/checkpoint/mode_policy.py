@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from streamcp.elements import CheckpointMode
 
-ChosenMode: TypeAlias = Literal["aligned", "unaligned", "adaptive"]
+ChosenMode: TypeAlias = Literal["aligned", "unaligned", "adaptive", "at_least_once"]
 
 # Once unaligned, a prediction must fall to half the budget before alignment is tried again: the
 # length of queues changes by that much between two checkpoints of a steady job.
@@ -23,6 +23,20 @@ RETURN_SHARE = 0.5
 # without asking the prediction; doubled for each further such failure, up to the limit.
 DISTRUST_FIRST = 4
 DISTRUST_LIMIT = 64
+
+
+def refused_switch(now: ChosenMode, wanted: ChosenMode) -> str | None:
+    """Say why a running job cannot go from one mode to the other; None if it can (rule P28).
+
+    Exactly-once modes follow one another freely. At least once is the promise of a whole run:
+    exactly-once sinks are refused when the job is built (rule P29), and states that hold a record
+    twice would be called exact by a later switch."""
+    if (now == "at_least_once") == (wanted == "at_least_once"):
+        return None
+    return (
+        f"the job runs in mode {now!r}, and a run is at least once from its start to its end or "
+        f"never; stop it, and start it with Checkpoints(mode={wanted!r})"
+    )
 
 
 @dataclass(frozen=True, slots=True)

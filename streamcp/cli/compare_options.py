@@ -16,7 +16,7 @@ from streamcp.cli import options
 from streamcp.cli.errors import WrongUse
 from streamcp.cli.job_command import read_arguments
 from streamcp.cli.loading import load
-from streamcp.config import MODES, Mode, seconds
+from streamcp.config import EXACTLY_ONCE_MODES, Mode, seconds
 
 # All flights, since the runs are limited by their time; and a service that holds the job up by its
 # latency rather than by the processor it needs: modes are compared, not how busy the machine is.
@@ -37,7 +37,7 @@ _OPTIONS: tuple[tuple[str, Any, str, str], ...] = (
     ),
     ("records", int, "N", "How many records each source gives out, instead of --seconds."),
     ("every", str, "DURATION", "Interval between checkpoints (the job's own, or 1s)."),
-    ("modes", str, "MODE,...", f"Which modes, in which order ({','.join(MODES)})."),
+    ("modes", str, "MODE,...", f"Which modes, in which order ({','.join(EXACTLY_ONCE_MODES)})."),
     ("channel_capacity", int, "N", "Records per channel (the job's own)."),
     ("sink_delay", str, "DURATION", "How long the stand-in of each sink takes per record (0s)."),
     ("out", Path, "DIR", "Where the results go (./compare-results)."),
@@ -91,7 +91,7 @@ def options_of(values: Mapping[str, Any]) -> Options:
         seconds=run_seconds,
         records=records,
         every=every,
-        modes=_modes(_or_default(values.get("modes"), ",".join(MODES))),
+        modes=_modes(_or_default(values.get("modes"), ",".join(EXACTLY_ONCE_MODES))),
         channel_capacity=values.get("channel_capacity"),
         sink_delay=seconds(_or_default(values.get("sink_delay"), "0s"), setting="--sink-delay"),
         out=_or_default(values.get("out"), Path("compare-results")),
@@ -105,9 +105,9 @@ def _or_default(value: Any, default: Any) -> Any:
 
 def _modes(text: str) -> tuple[Mode, ...]:
     words = [word.strip() for word in text.split(",")]
-    modes = [mode for word in words for mode in MODES if mode == word]
+    modes = [mode for word in words for mode in EXACTLY_ONCE_MODES if mode == word]
     if len(modes) != len(words) or len(set(modes)) != len(modes):
-        raise WrongUse(f"--modes {text}: write some of {','.join(MODES)}, each once")
+        raise WrongUse(f"--modes {text}: write some of {','.join(EXACTLY_ONCE_MODES)}, each once")
     return tuple(modes)
 
 

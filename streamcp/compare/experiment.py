@@ -19,7 +19,7 @@ from streamcp.compare.messages import RunOrder
 from streamcp.compare.outputs import Output, read_output
 from streamcp.compare.process import Child, end_of_log, start_child
 from streamcp.compare.runs import KilledRun, KillPlan, Life, MeasuredRun, measured_order
-from streamcp.config import MODES, Mode
+from streamcp.config import EXACTLY_ONCE_MODES, Mode
 from streamcp.errors import JobFailed
 
 # The part of an undisturbed run after which a process is killed: far from both ends.
@@ -46,7 +46,7 @@ class Plan:
 
     command: Sequence[str]
     folder: Path
-    modes: Sequence[Mode] = MODES
+    modes: Sequence[Mode] = EXACTLY_ONCE_MODES
     every: str | None = None
     seconds: float = 10.0
     records: int | None = None

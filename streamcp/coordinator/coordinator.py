@@ -228,7 +228,7 @@ class Coordinator:
             pending.escalate(now, by)
             after = now - pending.triggered_at
             self._event(events.CheckpointEscalated, pending.checkpoint_id, after, by)
-            self._guarded(self._tasks.escalate)
+            self._guarded(partial(self._tasks.escalate, pending.checkpoint_id))
 
     def _fits(self) -> bool:
         return self._modes.fits(self._estimated_bytes())

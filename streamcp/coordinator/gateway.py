@@ -19,8 +19,8 @@ class TaskGateway(Protocol):
         """Begin a checkpoint."""
         ...
 
-    def escalate(self) -> None:
-        """Let the checkpoint under way go on unaligned."""
+    def escalate(self, checkpoint_id: int) -> None:
+        """Let a checkpoint go on unaligned."""
         ...
 
     def cancel(self, checkpoint_id: int) -> None:

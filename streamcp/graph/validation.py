@@ -25,9 +25,12 @@ _STATEFUL = (ReduceStep, ScanStep, CountStep, ProcessStep)
 _ENDS = (SinkStep, ForEachStep)
 
 
-def validate(graph: LogicalGraph, *, checkpoints: bool) -> None:
-    """Raise BuildError with every problem of `graph`; `checkpoints` says whether they are on."""
+def validate(graph: LogicalGraph, *, checkpoints: bool, at_least_once: bool = False) -> None:
+    """Raise BuildError with every problem of `graph`; `checkpoints` says whether they are on,
+    `at_least_once` whether the job is so as a whole (rule P29)."""
     problems = [*find_problems(graph, checkpoints=checkpoints)]
+    if at_least_once:
+        problems += _exactly_once_sinks(graph)
     if problems:
         raise BuildError(graph.job, problems)
 
@@ -48,6 +51,22 @@ def _ends(graph: LogicalGraph) -> Iterator[str]:
         yield "it has no source: begin with job.source(...)"
     if not any(isinstance(node.spec, _ENDS) for node in graph.nodes):
         yield "it has no sink, so nothing would come out: end with .sink(...) or .for_each(...)"
+
+
+def _exactly_once_sinks(graph: LogicalGraph) -> Iterator[str]:
+    """One problem for all of them: there is one setting to be changed."""
+    sinks = [
+        node
+        for node in graph.nodes
+        if isinstance(node.spec, SinkStep) and node.spec.kind != "at_least_once"
+    ]
+    if sinks:
+        yield (
+            f"{', '.join(map(_told, sinks))}: an exactly-once sink cannot keep its promise in "
+            'Checkpoints(mode="at_least_once"), where records are processed again after a '
+            "restore; choose another mode, or a sink that only writes: a coroutine function of "
+            "the records"
+        )
 
 
 def _foreign_inputs(graph: LogicalGraph) -> Iterator[str]:

@@ -108,6 +108,7 @@ class Attempt:
     async def _make_context(self, stack: AsyncExitStack) -> TaskContext:
         prepared = self._prepared
         subtasks = sum(task.parallelism for task in prepared.plan.tasks)
+        checkpoints = prepared.settings.checkpoints
         return TaskContext(
             job=prepared.plan.job,
             attempt=prepared.number,
@@ -118,6 +119,7 @@ class Attempt:
             task_count=subtasks,
             keep_records=prepared.storage is not None,
             staged_capacity=STAGED_CHANNELS * prepared.settings.channel_capacity,
+            at_least_once=checkpoints is not None and checkpoints.mode == "at_least_once",
             services={
                 opener: await stack.enter_async_context(opener())
                 for opener in _openers(prepared.plan)

@@ -72,7 +72,8 @@ class JobHandle:
     def set_mode(self, mode: Mode) -> None:
         """Use another checkpoint mode from the next trigger on, also after restarts.
 
-        Raises SettingsError for an unknown mode."""
+        Raises SettingsError for an unknown mode, and for one between "at_least_once" and the
+        others: a run keeps that promise, or theirs, from its start to its end (rule P28)."""
         if mode not in MODES:
             raise SettingsError(f"set_mode({mode!r}): choose one of {', '.join(MODES)}")
         self._life.set_mode(mode)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from streamcp.checkpoint.mode_policy import refused_switch
 from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.clock import Clock, SystemClock
 from streamcp.config import JobSettings, Mode
@@ -17,6 +18,7 @@ from streamcp.errors import (
     Fenced,
     JobFailed,
     RestoreRefused,
+    SettingsError,
     StorageError,
     StreamcpError,
 )
@@ -135,7 +137,11 @@ class JobLife:
             request.result()
 
     def set_mode(self, mode: Mode) -> None:
-        """Use another mode, now and in later attempts."""
+        """Use another mode, now and in later attempts; see `JobHandle.set_mode`."""
+        checkpoints = self._settings.checkpoints
+        refused = refused_switch(checkpoints.mode if checkpoints else "unaligned", mode)
+        if refused is not None:
+            raise SettingsError(f"set_mode({mode!r}): {refused}")
         self._adjusted("mode", lambda attempt: attempt.coordinator.set_mode(mode))
 
     def set_interval(self, interval: float | None) -> None:

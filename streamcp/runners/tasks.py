@@ -64,9 +64,9 @@ class LocalTasks:
         """Begin a checkpoint."""
         self._work_list.start(trigger)
 
-    def escalate(self) -> None:
-        """Let the checkpoint under way go on unaligned."""
-        self._work_list.escalate()
+    def escalate(self, checkpoint_id: int) -> None:
+        """Let a checkpoint go on unaligned."""
+        self._work_list.escalate(checkpoint_id)
 
     def cancel(self, checkpoint_id: int) -> None:
         """End a checkpoint at every subtask."""

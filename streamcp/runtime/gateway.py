@@ -61,7 +61,8 @@ class TaskContext:
 
     `look_at` is the monotonic time at which the coordinator wants to be called: tasks compare it
     at the end of each slice, so that a trigger waits for one slice and not for a turn of the
-    event loop. `keep_records`: in-flight records must survive (checkpoints are on)."""
+    event loop. `keep_records`: in-flight records must survive (checkpoints are on).
+    `at_least_once`: barriers are only counted (rule P29)."""
 
     job: str
     attempt: int
@@ -74,6 +75,7 @@ class TaskContext:
     staged_capacity: int
     services: Mapping[Opener, Any] = field(default_factory=dict)
     look_at: float = float("inf")
+    at_least_once: bool = False
 
     def end_of_slice(self, now: float) -> None:
         """Give the coordinator its chance, between two slices."""

@@ -38,7 +38,7 @@ class PooledSubtask(Subtask):
         self._reporter = self.chain.reporter(self._node)
         self._emit = self.chain.push_behind(self._node)
         self._bound = PENDING_PER_CALL * spec.calls.concurrency
-        self._captured: Captured | None = None
+        self._captured: dict[int, Captured] = {}  # pending lists of checkpoints under way
 
     def make_pool(self, calls: Calls) -> None:
         """Make the pool, when everything that it asks for is there."""
@@ -67,15 +67,26 @@ class PooledSubtask(Subtask):
 
     def pending_section(self, entries: list[tuple[int, Any]]) -> CapturedSection:
         """Capture the pending list."""
+        assert self._gathering is not None
         step = self._node.label
-        self._captured = CapturedPending(entries, self.context.serializer, step=step)
-        return CapturedSection("pending", step, [self._captured], len(entries))
+        captured = CapturedPending(entries, self.context.serializer, step=step)
+        self._captured[self._gathering.trigger.checkpoint_id] = captured
+        return CapturedSection("pending", step, [captured], len(entries))
 
     def results_leave(self) -> None:
-        """Results are about to leave the captured list: whoever gets them may change them."""
-        if self._captured is not None:
-            self._captured.before_use()
-            self._captured = None
+        """Results are about to leave the captured lists: whoever gets them may change them."""
+        for captured in self._captured.values():
+            captured.before_use()
+        self._captured.clear()
+
+    def on_complete(self, checkpoint_id: int) -> None:
+        """What a complete checkpoint holds is frozen."""
+        self._captured.pop(checkpoint_id, None)
+
+    def cancel(self, checkpoint_id: int) -> None:
+        """What a cancelled checkpoint was to hold need not be frozen any more."""
+        super().cancel(checkpoint_id)
+        self._captured.pop(checkpoint_id, None)
 
     # ---- work
 

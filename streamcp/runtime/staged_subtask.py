@@ -87,8 +87,7 @@ class StagedSubtask(ExactlyOnceSubtask):
     @property
     def _barrier_is_coming(self) -> bool:
         """A barrier is on its way behind the data: who took no data would wait for it forever."""
-        trigger = self._overtaking.trigger
-        return trigger is not None and trigger.checkpoint_id > self._alignment.last
+        return self._overtaking.newest > self._alignment.last
 
     async def _deliver(self) -> None:
         """Write, prepare and commit each completed transaction, in order."""

@@ -18,6 +18,7 @@ from streamcp.checkpoint.alignment import (
     Alignment,
     Block,
     CloseCapture,
+    Count,
     Decision,
     Extent,
     Forward,
@@ -48,8 +49,12 @@ class Overtaking(Protocol):
     """Hands an overtaking barrier to the receivers of channels: the work list of the process."""
 
     @property
-    def trigger(self) -> Trigger | None:
-        """The checkpoint under way."""
+    def newest(self) -> int:
+        """The newest checkpoint under way; 0 if there is none."""
+        ...
+
+    def trigger_of(self, checkpoint_id: int) -> Trigger:
+        """How a checkpoint under way was begun."""
         ...
 
     def forward(self, channels: Iterable[Channel]) -> None:
@@ -100,12 +105,13 @@ class Subtask:
         self.finished = False
         self.ended = False
         self.held = False
+        self._held_for = 0  # the checkpoint of the stop
         self.wakeup = Wakeup()
         self.turns = context.turns()
         self.slices = SliceLength(self.turns.share)
         self._snapshots = snapshots
         self._overtaking = overtaking
-        self._alignment = Alignment(len(gate.channels))
+        self._alignment = Alignment(len(gate.channels), at_least_once=context.at_least_once)
         self._gathering: _Gathering | None = None
         self._flushed_at = context.clock.monotonic()
         for channel in gate.channels:
@@ -192,7 +198,8 @@ class Subtask:
         """A checkpoint has ended without completing (rule P10)."""
         self.gate.remove_barrier(checkpoint_id)
         self._carry_out(self._alignment.cancel(checkpoint_id))
-        self.release()
+        if checkpoint_id == self._held_for:
+            self.release()
 
     def hold(self) -> None:
         """A stop has cut here: hold still until its outcome is known (rule P33)."""
@@ -223,10 +230,12 @@ class Subtask:
             match decision:
                 case Block(channel):
                     self._block(channel)
+                case Count():
+                    self._gather(self._alignment.current)
                 case Resume(channels):
                     self._resume(channels)
-                case TakeSnapshot(_, captures, open_captures):
-                    self._take_snapshot(captures, open_captures)
+                case TakeSnapshot(checkpoint_id, captures, open_captures):
+                    self._take_snapshot(checkpoint_id, captures, open_captures)
                 case Forward(checkpoint_id, overtaking):
                     self._forward(checkpoint_id, overtaking=overtaking)
                 case CloseCapture(channel):
@@ -236,10 +245,10 @@ class Subtask:
                 case Abandon():
                     self._abandon()
 
-    def _gather(self) -> _Gathering:
-        """Return the record of the checkpoint under way, beginning it at its first barrier."""
-        trigger = self._overtaking.trigger
-        assert trigger is not None, "a barrier travels only while a checkpoint is under way"
+    def _gather(self, checkpoint_id: int) -> _Gathering:
+        """Return the record of a checkpoint, beginning it at its first barrier. Here one comes
+        after the other, however many are under way."""
+        trigger = self._overtaking.trigger_of(checkpoint_id)
         if self._gathering is None or self._gathering.trigger is not trigger:
             now = self.context.clock.monotonic()
             self._gathering = _Gathering(trigger, now, self.meter.records_in)
@@ -247,7 +256,7 @@ class Subtask:
 
     def _block(self, channel: int) -> None:
         self.gate.blocked.add(channel)
-        gathering = self._gather()
+        gathering = self._gather(self._alignment.current)
         gathering.blocked_since[channel] = self.context.clock.monotonic()
 
     def _resume(self, channels: frozenset[int]) -> None:
@@ -260,15 +269,17 @@ class Subtask:
                 gathering.blocked[str(self.gate.channels[channel].id)] = now - since
         self.wakeup.set()
 
-    def _take_snapshot(self, captures: Mapping[int, Extent], open_captures: frozenset[int]) -> None:
-        gathering = self._gather()
+    def _take_snapshot(
+        self, checkpoint_id: int, captures: Mapping[int, Extent], open_captures: frozenset[int]
+    ) -> None:
+        gathering = self._gather(checkpoint_id)
         started = self.context.clock.monotonic()
         trigger = gathering.trigger
         gathering.alignment = started - gathering.first_barrier_at
         gathering.records_during = self.meter.records_in - gathering.records_at_first
         gathering.sections = self.own_sections()
         for channel, extent in captures.items():
-            before = trigger.checkpoint_id if extent == "before_barrier" else None
+            before = checkpoint_id if extent == "before_barrier" else None
             batches = self.gate.capture(channel, before_barrier=before)
             if channel in open_captures:
                 gathering.open[channel] = batches
@@ -278,6 +289,7 @@ class Subtask:
         if trigger.unaligned is False and captures:
             gathering.escalated_after = started - trigger.at
         if trigger.stopping:
+            self._held_for = checkpoint_id
             self.hold()
         gathering.acted_at = self.context.clock.monotonic()
         gathering.sync = gathering.acted_at - started
@@ -297,7 +309,7 @@ class Subtask:
         return captured
 
     def _close_capture(self, channel: int) -> None:
-        gathering = self._gather()
+        gathering = self._gather(self._alignment.current)
         self.gate.channels[channel].capturing = None
         batches = gathering.open.pop(channel, [])
         if batches:

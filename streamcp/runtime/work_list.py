@@ -22,7 +22,7 @@ class BarrierWorkList:
     """The one work list of an event loop. `subtasks` are all of the process, senders first."""
 
     def __init__(self, context: TaskContext, snapshots: SnapshotWriter) -> None:
-        self.trigger: Trigger | None = None
+        self._triggers: dict[int, Trigger] = {}
         self._context = context
         self._snapshots = snapshots
         self._subtasks: Sequence[Subtask] = ()
@@ -38,10 +38,19 @@ class BarrierWorkList:
             for number, channel in enumerate(subtask.gate.channels)
         }
 
+    @property
+    def newest(self) -> int:
+        """The newest checkpoint under way; 0 if there is none."""
+        return max(self._triggers, default=0)
+
+    def trigger_of(self, checkpoint_id: int) -> Trigger:
+        """How a checkpoint under way was begun; several are only if all are aligned (P10)."""
+        return self._triggers[checkpoint_id]
+
     def start(self, trigger: Trigger) -> None:
         """Begin a checkpoint: at its end every barrier that overtakes has passed (P12 to P15);
         those in line are on their way."""
-        self.trigger = trigger
+        self._triggers[trigger.checkpoint_id] = trigger
         self._snapshots.expect(trigger.checkpoint_id, len(self._subtasks))
         if trigger.unaligned:
             self._hand_on()
@@ -54,10 +63,9 @@ class BarrierWorkList:
                 subtask.checkpoint_begins()
         self._work_off(trigger)
 
-    def escalate(self) -> None:
-        """Let the checkpoint under way go on unaligned (P26)."""
-        trigger = self.trigger
-        assert trigger is not None, "only a checkpoint under way is escalated"
+    def escalate(self, checkpoint_id: int) -> None:
+        """Let a checkpoint under way, the only one, go on unaligned (P26)."""
+        trigger = self._triggers[checkpoint_id]
         self._hand_on()
         for subtask in self._subtasks:
             if not subtask.finished:
@@ -69,9 +77,11 @@ class BarrierWorkList:
         self._snapshots.drop(checkpoint_id)
         for subtask in self._subtasks:
             subtask.cancel(checkpoint_id)
+        self._triggers.pop(checkpoint_id, None)
 
     def notify_complete(self, checkpoint_id: int) -> None:
         """Tell every subtask that a checkpoint is complete (P30)."""
+        self._triggers.pop(checkpoint_id, None)
         for subtask in self._subtasks:
             subtask.on_complete(checkpoint_id)
 

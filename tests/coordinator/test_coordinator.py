@@ -42,8 +42,8 @@ class Tasks:
         self.calls.append(("start", trigger.checkpoint_id))
         self.on_start(trigger)
 
-    def escalate(self) -> None:
-        self.calls.append(("escalate", self.triggers[-1].checkpoint_id))
+    def escalate(self, checkpoint_id: int) -> None:
+        self.calls.append(("escalate", checkpoint_id))
 
     def cancel(self, checkpoint_id: int) -> None:
         self.calls.append(("cancel", checkpoint_id))

@@ -138,8 +138,8 @@ async def test_escalated_cut_is_whole_although_the_sink_stands_still(
         for _ in range(later):
             graph.gate.open()
             await asyncio.sleep(0)
-        engine.work_list.escalate()
-        engine.work_list.escalate()
+        engine.work_list.escalate(1)
+        engine.work_list.escalate(1)
         await engine.until_acknowledged(1)
     # Exactly once in state: each key's counts go on where the cut was.
     graph.gate = None

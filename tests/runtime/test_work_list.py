@@ -66,7 +66,7 @@ def test_barrier_in_line_goes_only_as_far_as_the_first_queues() -> None:
 def test_escalation_takes_barriers_out_of_the_line_everywhere() -> None:
     engine = diamond()
     engine.trigger(1, unaligned=False)
-    engine.work_list.escalate()
+    engine.work_list.escalate(1)
     assert len(engine.snapshots._added[1]) == len(engine.subtasks)
     assert not any(subtask.gate.with_barrier(1) for subtask in engine.subtasks)
 
