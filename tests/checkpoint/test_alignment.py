@@ -10,6 +10,7 @@ from streamcp.checkpoint.alignment import (
     Alignment,
     Block,
     CloseCapture,
+    Count,
     Decision,
     Forward,
     Phase,
@@ -236,3 +237,83 @@ def test_escalation_counts_finished_senders_as_delivered() -> None:
         Forward(1, overtaking=True),
         Acknowledge(1),
     ]
+
+
+# ---- at least once
+
+
+def test_at_least_once_counts_barriers_blocks_nothing_and_snapshots_at_the_last() -> None:
+    alignment = Alignment(3, at_least_once=True)
+    assert alignment.barrier_in_line(1, 2) == [Count(2)]
+    assert alignment.barrier_in_line(1, 0) == [Count(0)]
+    assert alignment.barrier_in_line(1, 1) == aligned(1)
+    assert alignment.phase is Phase.IDLE
+
+
+def test_at_least_once_counts_an_ended_channel() -> None:
+    alignment = Alignment(2, at_least_once=True)
+    assert alignment.barrier_in_line(1, 0) == [Count(0)]
+    assert alignment.end_of_input(1) == aligned(1)
+
+
+def test_at_least_once_cancellation_drops_what_was_counted() -> None:
+    alignment = Alignment(2, at_least_once=True)
+    alignment.barrier_in_line(1, 0)
+    assert alignment.cancel(1) == [Abandon(1)]
+    assert alignment.barrier_in_line(1, 1) == []
+    assert alignment.barrier_in_line(2, 1) == [Count(1)]
+    assert alignment.barrier_in_line(2, 0) == aligned(2)
+
+
+# ---- several aligned checkpoints at a time
+
+
+def test_next_checkpoint_is_aligned_when_the_one_before_it_is_done() -> None:
+    alignment = Alignment(2)
+    assert alignment.barrier_in_line(1, 0) == [Block(0)]
+    assert alignment.barrier_in_line(1, 1) == aligned(1, 0)
+    assert alignment.barrier_in_line(2, 1) == [Block(1)]
+    assert alignment.barrier_in_line(2, 0) == aligned(2, 1)
+
+
+def test_trigger_waits_for_the_older_barrier_that_is_still_in_line() -> None:
+    """Its sender finished between the triggers: 1 comes in line, 2 as a call that comes first."""
+    alignment = Alignment(1)
+    assert alignment.trigger(2, unaligned=False, finished={0}) == []
+    assert alignment.barrier_in_line(1, 0) == aligned(1)
+    assert alignment.end_of_input(0) == aligned(2)
+
+
+def test_triggers_that_waited_are_worked_off_in_order_behind_the_alignment() -> None:
+    alignment = Alignment(2)
+    assert alignment.barrier_in_line(1, 0) == [Block(0)]
+    assert alignment.trigger(2, unaligned=False, finished={0, 1}) == []
+    assert alignment.trigger(3, unaligned=False, finished={0, 1}) == []
+    assert alignment.barrier_in_line(1, 1) == aligned(1, 0)
+    assert alignment.end_of_input(1) == []
+    assert alignment.end_of_input(0) == [*aligned(2), *aligned(3)]
+
+
+@pytest.mark.parametrize("cancelled", [2, 3])
+def test_trigger_that_waits_can_be_cancelled_and_the_others_go_on(cancelled: int) -> None:
+    alignment = Alignment(1)
+    alignment.trigger(2, unaligned=False, finished={0})
+    alignment.trigger(3, unaligned=False, finished={0})
+    assert alignment.cancel(cancelled) == []
+    assert alignment.end_of_input(0) == aligned(5 - cancelled)
+
+
+def test_cancelling_a_newer_checkpoint_leaves_the_barrier_of_the_older_one() -> None:
+    alignment = Alignment(2)
+    assert alignment.barrier_in_line(1, 0) == [Block(0)]
+    assert alignment.cancel(2) == []
+    assert alignment.barrier_in_line(1, 1) == aligned(1, 0)
+    assert alignment.barrier_in_line(2, 0) == []
+    assert alignment.barrier_in_line(3, 0) == [Block(0)]
+
+
+def test_cancelling_a_newer_checkpoint_leaves_an_older_one_that_has_not_come_yet() -> None:
+    alignment = Alignment(1)
+    assert alignment.cancel(2) == []
+    assert alignment.barrier_in_line(1, 0) == aligned(1)
+    assert alignment.barrier_in_line(2, 0) == []

@@ -104,8 +104,8 @@ class Node:
         self.gathering: Cut | None = None
         self.produced = 0
 
-    def begin(self) -> None:
-        self.alignment = Alignment(len(self.inputs))
+    def begin(self, *, at_least_once: bool) -> None:
+        self.alignment = Alignment(len(self.inputs), at_least_once=at_least_once)
 
     # ---- facts
 
@@ -172,7 +172,7 @@ class Node:
             if n in wire.queue:
                 wire.queue.remove(n)
         self.carry_out(self.alignment.cancel(n))
-        assert not self.blocked
+        assert not self.blocked or self.alignment.current != n
 
     # ---- decisions
 
@@ -223,7 +223,14 @@ class Node:
 class Graph:
     """Sources first, then layers; every node sends to some nodes behind it."""
 
-    def __init__(self, edges: Sequence[tuple[int, int]], nodes: int, remote: int) -> None:
+    def __init__(
+        self,
+        edges: Sequence[tuple[int, int]],
+        nodes: int,
+        remote: int,
+        *,
+        at_least_once: bool = False,
+    ) -> None:
         self.nodes = [Node(self, number) for number in range(nodes)]
         for place, (sender, receiver) in enumerate(edges):
             a, b = self.nodes[sender], self.nodes[receiver]
@@ -231,7 +238,7 @@ class Graph:
             a.outputs.append(wire)
             b.inputs.append(wire)
         for node in self.nodes:
-            node.begin()
+            node.begin(at_least_once=at_least_once)
         self.plan = CheckpointPlan(frozenset(), frozenset(), ())
 
     @property
