@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from streamcp.checkpoint.mode_policy import (
     DISTRUST_FIRST,
     DISTRUST_LIMIT,
+    ChosenMode,
     ModePolicy,
     TaskFacts,
     predict_alignment,
+    refused_switch,
 )
 
 FAST, SLOW = 0.001, 10.0
@@ -34,6 +36,31 @@ def test_aligned_mode_never_escalates() -> None:
 def test_unaligned_mode_starts_unaligned() -> None:
     choice = ModePolicy("unaligned", TIMEOUT, True).choose(FAST)
     assert (choice.mode, choice.escalate_after) == ("unaligned", None)
+
+
+def test_at_least_once_mode_never_escalates_whatever_the_prediction() -> None:
+    choice = ModePolicy("at_least_once", 0.0, True, max_in_flight_bytes=0).choose(SLOW, 10)
+    assert (choice.mode, choice.escalate_after) == ("at_least_once", None)
+    assert choice.reason == "the mode is at_least_once"
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted"), [("at_least_once", "aligned"), ("adaptive", "at_least_once")]
+)
+def test_switch_from_or_to_at_least_once_is_refused_naming_both_and_the_remedy(
+    now: ChosenMode, wanted: ChosenMode
+) -> None:
+    refused = refused_switch(now, wanted)
+    assert refused is not None
+    assert f"runs in mode {now!r}" in refused
+    assert f"Checkpoints(mode={wanted!r})" in refused
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted"), [("at_least_once", "at_least_once"), ("adaptive", "unaligned")]
+)
+def test_switch_within_one_promise_is_allowed(now: ChosenMode, wanted: ChosenMode) -> None:
+    assert refused_switch(now, wanted) is None
 
 
 def test_fast_prediction_starts_aligned_and_keeps_the_timeout() -> None:

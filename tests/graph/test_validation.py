@@ -215,3 +215,24 @@ def test_stream_of_another_job_is_refused() -> None:
     (problem,) = _problems(job)
     assert "source 'theirs'" in problem
     assert "belongs to another job" in problem
+
+
+def test_at_least_once_job_is_told_every_exactly_once_sink_with_its_place_and_the_remedy() -> None:
+    job = sc.Job("x")
+    source = job.source(numbers(), name="numbers")
+    source.sink(write, name="plain")
+    source.sink(sc.files.json_lines("here"), name="first")
+    source.sink(sc.files.json_lines("there"), name="second")
+    with pytest.raises(sc.BuildError) as caught:
+        validate(job.graph, checkpoints=True, at_least_once=True)
+    (problem,) = caught.value.problems
+    for part in ("sink 'first' (", "sink 'second' (", "test_validation.py:", "another mode"):
+        assert part in problem
+    assert "'plain'" not in problem
+    validate(job.graph, checkpoints=True, at_least_once=False)
+
+
+def test_at_least_once_job_with_sinks_that_only_write_is_good() -> None:
+    job = sc.Job("x")
+    job.source(numbers(), name="numbers").sink(write, name="plain")
+    validate(job.graph, checkpoints=True, at_least_once=True)

@@ -114,10 +114,19 @@ def _source(name: str, count: int, keys: int, cls: type[Any], splits: int, waits
 
 
 class JobDrawing:
-    """Draws one random job; `calls` is told of every call of a user's function."""
+    """Draws one random job; `calls` is told of every call of a user's function.
+
+    `at_least_once`: the same job in that mode, with sinks that promise no more."""
 
     def __init__(
-        self, seed: int, calls: Calls, target: Target, directory: Path, jsonl: Path
+        self,
+        seed: int,
+        calls: Calls,
+        target: Target,
+        directory: Path,
+        jsonl: Path,
+        *,
+        at_least_once: bool = False,
     ) -> None:
         self._rnd = rnd = random.Random(seed)
         self._calls = calls
@@ -126,9 +135,9 @@ class JobDrawing:
         self._keys = rnd.choice((1, 3, 8))
         self._class = rnd.choice((Item, Item, Loose))
         self._number = 0
+        self._at_least_once = at_least_once
         self.exact: list[str] = []
         self.at_least: list[str] = []
-        self.to_files = False
         self.described: list[str] = []
         modes: tuple[Mode, ...] = ("aligned", "unaligned", "adaptive", "adaptive")
         self.job = sc.Job(
@@ -136,7 +145,7 @@ class JobDrawing:
             checkpoints=sc.Checkpoints(
                 to=directory,
                 every=rnd.choice(("2ms", "5ms", "10ms", "50ms")),
-                mode=rnd.choice(modes),
+                mode="at_least_once" if at_least_once else rnd.choice(modes),
                 alignment_timeout=rnd.choice(("0s", "1ms", "3ms", "20ms")),
                 predict=rnd.random() < 0.5,
                 retain=rnd.choice((1, 2, 5)),
@@ -422,6 +431,8 @@ class JobDrawing:
     def _sink(self, stream: Any) -> None:
         rnd = self._rnd
         kind = rnd.choice(("files", "transactional", "staged", "collect"))
+        if self._at_least_once:
+            kind = "collect"
         parallelism = rnd.randint(1, 3)
         rows = stream.rebalance().map(as_row, parallelism=parallelism)
         name, turns = self._name(kind), rnd.randint(0, 2)

@@ -95,6 +95,7 @@ async def main() -> None:
     async with orders(limit=5).start(fresh=True) as running:
         await running.checkpoint()
         running.set_mode("unaligned")
+        running.set_mode("at_least_once")
         assert_type(running, sc.Running)
     assert_type(await orders().run_async(), sc.JobResult)
     assert_type(await stateful.source(pages()).take(5), list[Order])
