@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks import damage, disk
 from benchmarks.children import Child
 from benchmarks.harness import Row, Run, Suite, at_most, check, main, skipped
-from streamcp.config import MODES, Mode
+from streamcp.config import EXACTLY_ONCE_MODES, Mode
 from streamcp.coordinator.coordinator import COMMIT_TIME
 
 CHILD = "benchmarks.endured"
@@ -46,7 +46,7 @@ class Sizes:
     stop_within: float
     commit_time: float
     failing_records: int
-    modes: Sequence[Mode] = MODES
+    modes: Sequence[Mode] = EXACTLY_ONCE_MODES
 
 
 FULL = Sizes(10, 80_000, 120_000, 0.02, 4.0, 120.0, 20.0, COMMIT_TIME, 5_000)

@@ -11,7 +11,7 @@ from streamcp.compare.experiment import Experiment
 from streamcp.compare.messages import Checkpoint, Ended, Sample
 from streamcp.compare.picture import draw
 from streamcp.compare.runs import Life, MeasuredRun
-from streamcp.config import MODES, Mode
+from streamcp.config import EXACTLY_ONCE_MODES, Mode
 
 PNG = b"\x89PNG"
 
@@ -33,9 +33,12 @@ def completed(number: int, delay: float, in_flight: int) -> CheckpointStatistics
 
 
 def test_picture_of_all_modes_is_a_png(tmp_path: Path) -> None:
-    runs = [run_of(mode, completed(1, 0.5, 10), completed(2, 0.01, 2_000_000)) for mode in MODES]
+    runs = [
+        run_of(mode, completed(1, 0.5, 10), completed(2, 0.01, 2_000_000))
+        for mode in EXACTLY_ONCE_MODES
+    ]
 
-    draw(tmp_path / "p.png", Experiment(runs), MODES, "a title")
+    draw(tmp_path / "p.png", Experiment(runs), EXACTLY_ONCE_MODES, "a title")
 
     assert (tmp_path / "p.png").read_bytes().startswith(PNG)
 
@@ -44,7 +47,12 @@ def test_picture_of_runs_without_a_completed_checkpoint_is_drawn(tmp_path: Path)
     failed = CheckpointStatistics(checkpoint_id=1, outcome="failed", failure="EXPIRED")
     empty = MeasuredRun("adaptive", Life(), None)
 
-    draw(tmp_path / "p.png", Experiment([run_of("aligned", failed), empty]), MODES, "a title")
+    draw(
+        tmp_path / "p.png",
+        Experiment([run_of("aligned", failed), empty]),
+        EXACTLY_ONCE_MODES,
+        "a title",
+    )
 
     assert (tmp_path / "p.png").read_bytes().startswith(PNG)
 
