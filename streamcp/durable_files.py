@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -61,6 +62,11 @@ class DurableFiles:
     def __init__(self, system: FileSystem | None = None) -> None:
         """Use the calls of `system`, the machine's own by default."""
         self.system: FileSystem = system or LocalFileSystem()
+        self._serials = itertools.count(1)
+
+    def unique_name(self) -> str:
+        """Make a part of a file name that nobody else makes, in no process that is alive."""
+        return f"{self.system.process_name()}-{next(self._serials)}"
 
     # --- writing --------------------------------------------------------------------------------
 

@@ -82,9 +82,18 @@ class FileSystem(Protocol):
         raises BlockingIOError if another descriptor has it."""
         ...
 
+    def process_name(self) -> str:
+        """Name this object in this process, as no other one that uses the same disk is named;
+        no system call."""
+        ...
+
 
 class LocalFileSystem:
     """The machine's file system. Looked up in `os` at each call, so that tests can break it."""
+
+    def __init__(self) -> None:
+        """Take a name at random: processes of other machines may use the same disk."""
+        self._name = os.urandom(8).hex()
 
     def open(self, path: Path, flags: int) -> int:
         """Open; files are made with the permissions that the process's umask leaves."""
@@ -149,3 +158,7 @@ class LocalFileSystem:
     def lock(self, descriptor: int) -> None:
         """Take the exclusive `flock`."""
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def process_name(self) -> str:
+        """Name this process; a forked one has the same name at random, but another number."""
+        return f"{os.getpid()}-{self._name}"

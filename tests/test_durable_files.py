@@ -181,6 +181,7 @@ def test_looking_below_a_file_names_the_cause(tmp_path: Path) -> None:
 
 class Counting(LocalFileSystem):
     def __init__(self) -> None:
+        super().__init__()
         self.synced: list[Path] = []
         self._opened: dict[int, Path] = {}
 

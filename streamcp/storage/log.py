@@ -24,7 +24,6 @@ The log decides alone what is complete. Nothing here knows of locks or of retent
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,10 +97,9 @@ class CompletionLog:
     def append(self, number: int, kind: DocumentKind, *, attempt: int, checkpoint_id: int) -> bool:
         """Append an entry at `number`, durably; False if the number is taken."""
         content = {"attempt": attempt, "checkpoint_id": checkpoint_id}
-        draft = self._directory / f"{_DRAFT}{layout.entry(number)}-{os.getpid()}-{id(self)}"
-        self._files.remove_file(draft)
+        draft = self._directory / f"{_DRAFT}{layout.entry(number)}-{self._files.unique_name()}"
         try:
-            self._files.write_file(draft, [seal(kind, number, content)])
+            self._files.write_file(draft, [seal(kind, number, content)], replace=True)
             if not self._files.link_new(draft, self.path(number)):
                 return False
         finally:

@@ -47,6 +47,7 @@ class Tracing(LocalFileSystem):
     """Notes the calls that change something or take long."""
 
     def __init__(self, directory: Path) -> None:
+        super().__init__()
         self.trace: list[str] = []
         self._directory = directory
         self._paths: dict[int, Path] = {}
@@ -183,8 +184,8 @@ def test_data_written_while_its_checkpoint_ends_is_removed(
     storage.start_attempt()
     real = LOCAL_FILES.write_file
 
-    def write(path: Path, chunks: object) -> int:
-        size = real(path, chunks)  # type: ignore[arg-type]
+    def write(path: Path, chunks: object, **options: bool) -> int:
+        size = real(path, chunks, **options)  # type: ignore[arg-type]
         if path.name.startswith("data-") and end == "discard":
             storage.discard(1)
             path.parent.mkdir(exist_ok=True)

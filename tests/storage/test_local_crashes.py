@@ -30,6 +30,7 @@ class Disk(LocalFileSystem):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.count = 0
         self.crash_at: float | None = None
         self._fragile: list[Path] = []
@@ -161,6 +162,7 @@ class Failing(LocalFileSystem):
     """Fails the n-th call of a function, before or after it did its work."""
 
     def __init__(self, name: str, *, after: bool) -> None:
+        super().__init__()
         self.calls = 0
         self.due: int | None = None
         self._real: Callable[..., object] = getattr(self, name)
