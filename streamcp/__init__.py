@@ -8,10 +8,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from streamcp.api.connected import (
+        ConnectedBroadcast,
+        ConnectedStreams,
+        KeyedConnectedBroadcast,
+    )
     from streamcp.api.jobs import Job
     from streamcp.api.parameters import JobFactory, job
     from streamcp.api.sources import source
-    from streamcp.api.streams import KeyedStream, SinkStep, Step, Stream
+    from streamcp.api.streams import BroadcastStream, KeyedStream, SinkStep, Step, Stream
     from streamcp.config import Checkpoints, Restart, Retry
     from streamcp.connectors import files
     from streamcp.connectors.collect import collect, discard
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
         StorageError,
         StreamcpError,
     )
-    from streamcp.operators.context import KeyContext
+    from streamcp.operators.context import BroadcastContext, KeyContext
     from streamcp.operators.failures import Failure
     from streamcp.operators.sinks import Sink, StagedSink, Transaction, TransactionalSink
     from streamcp.operators.sources import Source
@@ -42,10 +47,14 @@ if TYPE_CHECKING:
     from streamcp.serialization.registry import codec
 
 __all__ = [
+    "BroadcastContext",
+    "BroadcastStream",
     "BuildError",
     "CheckpointDamaged",
     "CheckpointFailed",
     "Checkpoints",
+    "ConnectedBroadcast",
+    "ConnectedStreams",
     "DefinitionError",
     "Failure",
     "Fenced",
@@ -54,6 +63,7 @@ __all__ = [
     "JobFailed",
     "JobResult",
     "KeyContext",
+    "KeyedConnectedBroadcast",
     "KeyedStream",
     "MissingExtra",
     "Restart",
@@ -87,10 +97,14 @@ __all__ = [
 # Where each word lives, and what it is called there if it has another name.
 _HOMES = {
     "files": "streamcp.connectors.files",
+    "BroadcastContext": "streamcp.operators.context:BroadcastContext",
+    "BroadcastStream": "streamcp.api.streams:BroadcastStream",
     "BuildError": "streamcp.errors:BuildError",
     "CheckpointDamaged": "streamcp.errors:CheckpointDamaged",
     "CheckpointFailed": "streamcp.errors:CheckpointFailed",
     "Checkpoints": "streamcp.config:Checkpoints",
+    "ConnectedBroadcast": "streamcp.api.connected:ConnectedBroadcast",
+    "ConnectedStreams": "streamcp.api.connected:ConnectedStreams",
     "DefinitionError": "streamcp.errors:DefinitionError",
     "Failure": "streamcp.operators.failures:Failure",
     "Fenced": "streamcp.errors:Fenced",
@@ -99,6 +113,7 @@ _HOMES = {
     "JobFailed": "streamcp.errors:JobFailed",
     "JobResult": "streamcp.runners.handle:JobResult",
     "KeyContext": "streamcp.operators.context:KeyContext",
+    "KeyedConnectedBroadcast": "streamcp.api.connected:KeyedConnectedBroadcast",
     "KeyedStream": "streamcp.api.streams:KeyedStream",
     "MissingExtra": "streamcp.errors:MissingExtra",
     "Restart": "streamcp.config:Restart",

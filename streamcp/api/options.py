@@ -138,10 +138,13 @@ def check_function(verb: str, fn: object) -> str:
     return f"{verb}({name_of(fn)})"
 
 
-def check_plain(verb: str, fn: Callable[..., Any], *, arguments: int) -> None:
-    """Refuse coroutine functions where a verb calls its function inline only."""
+def check_plain(
+    verb: str, fn: Callable[..., Any], *, arguments: int, generators: bool = False
+) -> None:
+    """Refuse coroutine functions where a verb calls its function inline only; `generators`: the
+    function may be one that yields."""
     described = check_function(verb, fn)
-    if kind_of(fn) != "plain":
+    if kind_of(fn) != "plain" and not (generators and kind_of(fn) == "generator"):
         raise DefinitionError(
             f"{described} is a {kind_of(fn)} function, but {verb} takes a plain function that "
             "returns; do the asynchronous part in a map before it"
@@ -149,12 +152,14 @@ def check_plain(verb: str, fn: Callable[..., Any], *, arguments: int) -> None:
     _check_arity(described, fn, arguments, None)
 
 
-def check_timer(described: str, on_timer: Callable[..., Any], called: Called) -> None:
+def check_timer(
+    described: str, on_timer: Callable[..., Any], called: Called, *, arguments: int = 3
+) -> None:
     """Refuse an `on_timer` that cannot be called as its step calls it."""
     timer = f"{described}: on_timer={name_of(on_timer)}"
     if not callable(on_timer):
         raise DefinitionError(f"{timer} is no function")
-    _check_arity(timer, on_timer, 3, called.uses)
+    _check_arity(timer, on_timer, arguments, called.uses)
     if called.calls is None and kind_of(on_timer) in ("coroutine", "async generator"):
         raise DefinitionError(
             f"{timer} is a coroutine function, but the step's own function is plain; write both "

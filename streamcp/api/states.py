@@ -18,26 +18,26 @@ _IMMUTABLE = (
 )
 
 
-def check_state(described: str, state: Callable[[], Any]) -> None:
+def check_state(described: str, state: Callable[[], Any], option: str = "state") -> None:
     """Refuse a `state=` that makes nothing, or something that cannot be changed in place.
 
     Calls it once, as every new key will."""
     if not callable(state) or kind_of(state) != "plain":
         raise DefinitionError(
-            f"{described}: state={name_of(state)} must be a class, or a plain function that makes "
-            "a fresh state"
+            f"{described}: {option}={name_of(state)} must be a class, or a plain function that "
+            "makes a fresh state"
         )
     try:
         fresh = state()
     except Exception as error:  # of the user's own class or function: kept as the cause
         raise DefinitionError(
-            f"{described}: state={name_of(state)} could not be made without arguments "
+            f"{described}: {option}={name_of(state)} could not be made without arguments "
             f"({error}); give every field a default"
         ) from error
     if is_immutable(fresh):
         raise DefinitionError(
-            f"{described}: state={name_of(state)} makes a {type(fresh).__name__}, which cannot be "
-            "changed in place; write a dataclass that is not frozen, with this as a field"
+            f"{described}: {option}={name_of(state)} makes a {type(fresh).__name__}, which cannot "
+            "be changed in place; write a dataclass that is not frozen, with this as a field"
         )
 
 

@@ -1,9 +1,10 @@
 """Streams: the verbs with which users draw a job.
 
 Each verb checks its arguments and adds one node to the job's logical graph, with the place of the
-call; `key_by`, `rebalance` and `union` add none, they say how the next step is connected. Nothing
-here runs anything. In the overloads of `map`, `filter` and `for_each` coroutines come first (a
-plain result type would swallow them); in `flat_map` and `process` last (clearer messages).
+call; `key_by`, `rebalance`, `broadcast`, `union` and `connect` add none, they say how the next
+step is connected. Nothing here runs anything. In the overloads of `map`, `filter` and `for_each`
+coroutines come first (a plain result type would swallow them); in `flat_map` and `process` last
+(clearer messages).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, Generic, Never, TypeAlias, TypeGuard, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeGuard, Unpack, overload
 
 from typing_extensions import TypeVar
 
@@ -40,6 +41,7 @@ from streamcp.api.sinks import find_sink
 from streamcp.api.states import check_state
 from streamcp.errors import DefinitionError
 from streamcp.graph.logical import (
+    Broadcast,
     Connection,
     Exchange,
     HashByKey,
@@ -63,6 +65,13 @@ from streamcp.operators.steps import (
     StepSpec,
 )
 from streamcp.operators.steps import SinkStep as SinkSpec
+
+if TYPE_CHECKING:
+    from streamcp.api.connected import (
+        ConnectedBroadcast,
+        ConnectedStreams,
+        KeyedConnectedBroadcast,
+    )
 
 U = TypeVar("U")
 V = TypeVar("V")
@@ -279,6 +288,18 @@ class Stream(Generic[T_co]):
         """Deal the records out to all subtasks of the next step in turn."""
         return Stream(self._graph, self._exchanged(Rebalance()))
 
+    def broadcast(self) -> BroadcastStream[T_co]:
+        """Send every record to every subtask of the step that it is connected with."""
+        return BroadcastStream(self._graph, self._exchanged(Broadcast()))
+
+    def connect(self, other: BroadcastStream[U], /) -> ConnectedBroadcast[T_co, U]:
+        """Read this stream together with a broadcast one, in one step: `.process(...)`."""
+        from streamcp.api.connected import ConnectedBroadcast  # describes steps, so it is above
+
+        if not isinstance(other, BroadcastStream):
+            raise DefinitionError(_not_broadcast(other))
+        return ConnectedBroadcast(self._graph, self._connections, other.connections)
+
     def union(self, *others: Stream[U]) -> Stream[T_co | U]:
         """Merge streams of the same job: every record of each, in any order between them."""
         connections = self._connections
@@ -353,6 +374,18 @@ class Step(Stream[T_co], Generic[In_co, T_co]):
     def errors(self) -> Stream[Failure[In_co]]:
         """The records that failed; needs `on_error="divert"`, which needs a reader of this."""
         return Stream(self._graph, (Connection(self._connections[0].node, "errors"),))
+
+
+class BroadcastStream(Generic[T_co]):
+    """Records that every subtask gets; to be connected with the stream whose step reads them.
+
+    It has no verbs of its own: a step that works on it alone would do so once per subtask."""
+
+    __slots__ = ("_graph", "connections")
+
+    def __init__(self, graph: LogicalGraph, connections: tuple[Connection, ...]) -> None:
+        self._graph = graph
+        self.connections = connections
 
 
 class SinkStep(Generic[In_co]):
@@ -463,5 +496,36 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         )
         return Step(self._graph, self._add(spec, options))
 
+    @overload
+    def connect(self, other: KeyedStream[K, U], /) -> ConnectedStreams[K, T_co, U]: ...
+    @overload
+    def connect(self, other: BroadcastStream[U], /) -> KeyedConnectedBroadcast[K, T_co, U]: ...
+    def connect(self, other: Any, /) -> Any:
+        """Read this stream together with another keyed one, whose keys are of the same type, or
+        with a broadcast one, in one step: `.process(...)`."""
+        from streamcp.api.connected import ConnectedStreams, KeyedConnectedBroadcast
+
+        if isinstance(other, BroadcastStream):
+            return KeyedConnectedBroadcast(self._graph, self._connections, other.connections)
+        if not isinstance(other, KeyedStream):
+            raise DefinitionError(_not_keyed(other))
+        return ConnectedStreams(self._graph, self._connections, other._connections)
+
     def _keyed(self, spec: StepSpec, options: Mapping[str, Any]) -> Stream[Any]:
         return Stream(self._graph, (Connection(self._add(spec, options)),))
+
+
+def _not_broadcast(other: object) -> str:
+    remedy = "only a broadcast stream can be connected with a stream that has no key"
+    if isinstance(other, KeyedStream):
+        remedy = "give this stream a key too: .key_by(...).connect(...)"
+    elif isinstance(other, Stream):
+        remedy = "write other.broadcast(), or .key_by(...) on both"
+    return f"connect({type(other).__name__}): {remedy}"
+
+
+def _not_keyed(other: object) -> str:
+    remedy = "only a keyed or a broadcast stream can be connected"
+    if isinstance(other, Stream):
+        remedy = "give it the same kind of key, other.key_by(...), or write other.broadcast()"
+    return f"connect({type(other).__name__}): {remedy}"

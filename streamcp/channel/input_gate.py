@@ -16,11 +16,24 @@ from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput
 class InputGate:
     """Takes elements from the channels in turn, leaving out blocked ones."""
 
-    __slots__ = ("_next", "blocked", "channels", "ended", "hand", "hand_channel", "hand_offset")
+    __slots__ = (
+        "_next",
+        "blocked",
+        "channels",
+        "ended",
+        "hand",
+        "hand_channel",
+        "hand_offset",
+        "ports",
+    )
 
-    def __init__(self, channels: Sequence[Channel]) -> None:
-        """Attach to `channels`; their order gives each its number."""
+    def __init__(self, channels: Sequence[Channel], ports: Sequence[int] = ()) -> None:
+        """Attach to `channels`; their order gives each its number.
+
+        `ports` says per channel to which input of the step it belongs: all to the first one if
+        it is empty."""
         self.channels = tuple(channels)
+        self.ports = tuple(ports) or (0,) * len(channels)
         self.blocked: set[int] = set()
         self.ended: set[int] = set()
         self.hand: Batch | None = None

@@ -29,6 +29,11 @@ class OutputEdge(Protocol):
         ...
 
     @property
+    def pushed(self) -> int:
+        """Count the records ever handed on; one that goes to every receiver is one."""
+        ...
+
+    @property
     def partials(self) -> Sequence[list[Any]]:
         """The partial batch of each channel. They stay the same lists for the life of the edge."""
         ...
@@ -47,6 +52,11 @@ class PartialBatches:
         """Send to `channels`, in the order of the receivers' indices."""
         self.channels = channels
         self.partials: tuple[list[Any], ...] = tuple([] for _ in channels)
+
+    @property
+    def pushed(self) -> int:
+        """Count the records ever handed on."""
+        return sum(channel.pushed for channel in self.channels)
 
     def flush(self) -> None:
         """Hand every partial batch on."""
@@ -98,6 +108,23 @@ class RebalanceEdge(PartialBatches):
         for receiver, partial in enumerate(self.partials):
             partial.extend(values[(receiver - self._turn) % count :: count])
         self._turn = (self._turn + len(values)) % count
+        self.flush_full()
+
+
+class BroadcastEdge(PartialBatches):
+    """Everything goes to every receiver."""
+
+    __slots__ = ()
+
+    @property
+    def pushed(self) -> int:
+        """Count the records ever handed on, each of them once."""
+        return self.channels[0].pushed
+
+    def push(self, values: list[Any]) -> None:
+        """Send records to all receivers, in order."""
+        for partial in self.partials:
+            partial.extend(values)
         self.flush_full()
 
 

@@ -177,7 +177,9 @@ class TaskFacts:
       queues, and the unprocessed rest of the batch in hand.
     - `service_rate`: records per second of *busy* time of one subtask (the slowest, if they
       differ), None if unknown. Waiting for outputs is not busy time.
-    - `selectivity`: records emitted to each output per record taken.
+    - `selectivity`: records emitted to each output per record taken; one that goes to every
+      receiver is one.
+    - `broadcast_from`: those of `upstream` whose every record reaches every subtask.
     """
 
     name: str
@@ -185,6 +187,7 @@ class TaskFacts:
     queued_records: tuple[int, ...]
     service_rate: float | None
     selectivity: float = 1.0
+    broadcast_from: frozenset[str] = frozenset()
 
 
 def predict_alignment(tasks: Iterable[TaskFacts]) -> float | None:
@@ -208,13 +211,18 @@ def predict_alignment(tasks: Iterable[TaskFacts]) -> float | None:
         task = facts.get(name)
         if task is None:
             continue
-        arriving = sum(sent.get(sender, 0.0) for sender in task.upstream)
+        arriving = sum(sent.get(sender, 0.0) * _copies(task, sender) for sender in task.upstream)
         sent[name] = (arriving + sum(task.queued_records)) * task.selectivity
         drained = _drain_time(task, arriving)
         if drained is None:
             return None
         longest = max(longest, drained)
     return longest
+
+
+def _copies(task: TaskFacts, sender: str) -> int:
+    """How many of the task's subtasks get each record that `sender` sends."""
+    return max(len(task.queued_records), 1) if sender in task.broadcast_from else 1
 
 
 def _drain_time(task: TaskFacts, arriving: float) -> float | None:

@@ -18,6 +18,7 @@ SectionKind: TypeAlias = Literal[
     "position",  # of a source: {split: position after the last record handed on}
     "rest",  # records that a source yielded and the pipeline has not worked off
     "state",  # keyed state with its timers; one or more frames per key group
+    "broadcast",  # the state that a broadcast input changes; every subtask's is the same
     "pending",  # the pending list of an async step or sink, in arrival order
     "transactions",  # of a sink: those not known to be committed
     "channel",  # captured in-flight records of one input channel

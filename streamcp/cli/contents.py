@@ -19,6 +19,7 @@ from streamcp.storage.reading import StoredJob
 _WORDS = {
     Status.RECORD.value: "to be called",
     Status.FROZEN_RECORD.value: "to be called",
+    Status.RIGHT_RECORD.value: "to be called, input 2",
     Status.RESULT.value: "result",
     Status.FAILURE.value: "failure",
     TIMER: "timer",

@@ -8,7 +8,7 @@ from streamcp.api.jobs import Job
 from streamcp.cli import errors, options
 from streamcp.cli.job_command import job_command
 from streamcp.cli.words import print_json
-from streamcp.graph.logical import Connection, Node
+from streamcp.graph.logical import Broadcast, Connection, Forward, HashByKey, Node, Rebalance
 from streamcp.graph.physical import PhysicalPlan, effective_parallelism, plan
 from streamcp.graph.render import render_mermaid, render_text
 
@@ -75,13 +75,24 @@ def _step(job: Job, node: Node) -> dict[str, Any]:
         "parallelism": effective_parallelism(job.graph, node),
         "place": str(node.place),
         "inputs": [
-            {"step": one.node.label, "output": one.output, "exchange": _exchange(one)}
+            {
+                "step": one.node.label,
+                "output": one.output,
+                "exchange": _exchange(one),
+                "input": one.port + 1,
+            }
             for one in node.inputs
         ],
     }
 
 
 def _exchange(connection: Connection) -> str:
-    return {"Forward": "forward", "Rebalance": "rebalance", "HashByKey": "by_key"}[
-        type(connection.exchange).__name__
-    ]
+    match connection.exchange:
+        case Forward():
+            return "forward"
+        case Rebalance():
+            return "rebalance"
+        case HashByKey():
+            return "by_key"
+        case Broadcast():
+            return "broadcast"

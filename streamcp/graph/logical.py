@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from streamcp.operators.steps import StepSpec
+from streamcp.operators.steps import BroadcastStep, ConnectStep, KeyedBroadcastStep, StepSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,12 @@ class HashByKey:
     key: Callable[[Any], Any]
 
 
-Exchange: TypeAlias = Forward | Rebalance | HashByKey
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Every subtask gets every record."""
+
+
+Exchange: TypeAlias = Forward | Rebalance | HashByKey | Broadcast
 
 
 @dataclass(eq=False, slots=True)
@@ -55,6 +60,8 @@ class Node:
     @property
     def verb(self) -> str:
         """The word the user wrote: `map`, `source`, …."""
+        if isinstance(self.spec, ConnectStep | BroadcastStep | KeyedBroadcastStep):
+            return "process"
         return _verb(type(self.spec).__name__)
 
     @property
@@ -67,11 +74,13 @@ class Node:
 class Connection:
     """An output of `node` and how its records are divided among the receiver's subtasks.
 
-    `output` is "main", "errors", or "yes"/"no" of a branch."""
+    `output` is "main", "errors", or "yes"/"no" of a branch. `port` is the input of the receiver:
+    1 for the second one of a step with two, else 0; an input may have several connections."""
 
     node: Node
     output: str = "main"
     exchange: Exchange = Forward()
+    port: int = 0
 
 
 @dataclass(slots=True)

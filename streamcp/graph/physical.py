@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from streamcp.graph.logical import Connection, Forward, HashByKey, LogicalGraph, Node, Rebalance
+from streamcp.graph.logical import (
+    Broadcast,
+    Connection,
+    Forward,
+    HashByKey,
+    LogicalGraph,
+    Node,
+    Rebalance,
+)
 from streamcp.identifiers import ChannelId, SubtaskId
 from streamcp.operators.steps import Call, SinkStep, SourceStep
 
@@ -111,7 +119,7 @@ def _fused_with(graph: LogicalGraph, node: Node) -> Node | None:
             return connection.node
         case HashByKey():
             return connection.node if here == there == 1 else None
-        case Rebalance():
+        case Rebalance() | Broadcast():
             return None
 
 
@@ -135,9 +143,16 @@ def _edges(
         if head_of[node] is not node:
             continue
         for connection in node.inputs:
-            output = "" if connection.output == "main" else f".{connection.output}"
-            name = f"{connection.node.label}{output}"
+            name = _edge_name(connection)
             key = f"{name} -> {names[node]}"
             used[key] = used.get(key, 0) + 1
             suffix = f"#{used[key]}" if used[key] > 1 else ""
             yield EdgePlan(name + suffix, names[head_of[connection.node]], connection, names[node])
+
+
+def _edge_name(connection: Connection) -> str:
+    """Name an edge after what it reads, and after the input that it feeds: records in flight come
+    back to the same one (rule P18)."""
+    output = "" if connection.output == "main" else f".{connection.output}"
+    port = f", input {connection.port + 1}" if connection.port else ""
+    return f"{connection.node.label}{output}{port}"

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from streamcp.graph.logical import Connection, Forward, HashByKey, LogicalGraph, Node
+from streamcp.graph.logical import (
+    Broadcast,
+    Connection,
+    Exchange,
+    Forward,
+    HashByKey,
+    LogicalGraph,
+    Node,
+    Rebalance,
+)
 from streamcp.graph.physical import PhysicalPlan, effective_parallelism
 from streamcp.operators.steps import Call, ForEachStep, SinkStep, SourceStep
 
@@ -69,8 +78,8 @@ def _kind(node: Node) -> str:
 
 
 def _input(connection: Connection) -> str:
-    exchange = _exchange(connection)
-    return _sender(connection) + (f" ({exchange})" if exchange else "")
+    words = ", ".join(_words(connection))
+    return _sender(connection) + (f" ({words})" if words else "")
 
 
 def _sender(connection: Connection) -> str:
@@ -78,10 +87,22 @@ def _sender(connection: Connection) -> str:
     return label if connection.output == "main" else f"{label}.{connection.output}"
 
 
-def _exchange(connection: Connection) -> str:
-    if isinstance(connection.exchange, Forward):
-        return ""
-    return "by key" if isinstance(connection.exchange, HashByKey) else "rebalance"
+def _words(connection: Connection) -> list[str]:
+    """How the records are divided, and which input they come to where there are two."""
+    port = f"input {connection.port + 1}" if connection.port else ""
+    return [word for word in (_exchange(connection.exchange), port) if word]
+
+
+def _exchange(exchange: Exchange) -> str:
+    match exchange:
+        case Forward():
+            return ""
+        case HashByKey():
+            return "by key"
+        case Rebalance():
+            return "rebalance"
+        case Broadcast():
+            return "broadcast"
 
 
 def _box(graph: LogicalGraph, node: Node) -> str:
@@ -95,8 +116,8 @@ def _box(graph: LogicalGraph, node: Node) -> str:
 
 def _arrows(node: Node) -> Iterator[str]:
     for connection in node.inputs:
-        output = "" if connection.output == "main" else connection.output
-        words = ", ".join(word for word in (output, _exchange(connection)) if word)
+        output = [] if connection.output == "main" else [connection.output]
+        words = ", ".join(output + _words(connection))
         label = f'|"{words}"|' if words else ""
         yield f"n{connection.node.number} -->{label} n{node.number}"
 

@@ -11,6 +11,7 @@ from streamcp.errors import BuildError
 from streamcp.graph.logical import Forward, LogicalGraph, Node
 from streamcp.graph.physical import effective_parallelism
 from streamcp.operators.steps import (
+    BroadcastStep,
     Call,
     CountStep,
     ForEachStep,
@@ -21,7 +22,7 @@ from streamcp.operators.steps import (
     SourceStep,
 )
 
-_STATEFUL = (ReduceStep, ScanStep, CountStep, ProcessStep)
+_STATEFUL = (ReduceStep, ScanStep, CountStep, ProcessStep, BroadcastStep)
 _ENDS = (SinkStep, ForEachStep)
 
 

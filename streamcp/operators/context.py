@@ -1,12 +1,13 @@
 """What a keyed function is told and may ask for, beside its record and its state.
 
 A context only checks and passes on: what becomes of a timer, and when, is decided by whoever
-provides the `KeyEffects`. Timers are in processing time.
+provides the `KeyEffects`. Timers are in processing time. The function of a broadcast input has a
+context of its own, with nothing in it that could change a key (rule P17).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterator
 from datetime import datetime
 from functools import lru_cache
 from typing import Generic, Protocol, TypeAlias, overload
@@ -17,6 +18,7 @@ from streamcp.config import Duration, seconds
 from streamcp.errors import SettingsError
 
 K = TypeVar("K", bound=Hashable)
+S_co = TypeVar("S_co", covariant=True)
 
 Timestamp: TypeAlias = int | datetime
 """Milliseconds since the epoch, or an aware `datetime`."""
@@ -77,6 +79,22 @@ class KeyContext(Generic[K]):
 
         Takes effect with the call; changes that the call made to the state are dropped too."""
         self._effects.clear_state()
+
+
+class BroadcastContext(Generic[K, S_co]):
+    """What the function of a broadcast input may look at, beside its record and its state."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, read: Callable[[], Iterator[tuple[K, S_co]]]) -> None:
+        self._read = read
+
+    def states(self) -> Iterator[tuple[K, S_co]]:
+        """Give each key of this subtask with a copy of its state, in no particular order.
+
+        What is done to a copy is lost: a broadcast element changes the broadcast state only, and
+        what it makes of that must be the same on all subtasks, whatever keys they have."""
+        return self._read()
 
 
 def milliseconds(timestamp: object, *, setting: str) -> int:

@@ -101,6 +101,34 @@ class ProcessStep(Call):
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectStep(ProcessStep):
+    """A `process` of two keyed inputs with one state per key: `fn` gets the records of the first
+    one, `on_right` those of the second."""
+
+    on_right: Callable[..., Any] = object
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastStep(Call):
+    """`fn(record, shared)` reads what `on_broadcast(record, shared)` has changed: the first input
+    is divided among the subtasks, the second one reaches all of them.
+
+    `broadcast_state` makes the shared state of a subtask, the same on all of them."""
+
+    on_broadcast: Callable[..., Any] = object
+    broadcast_state: Callable[[], Any] = object
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedBroadcastStep(ProcessStep):
+    """The same with a state per key: `fn(record, state, shared, context)`, `on_broadcast(record,
+    shared, context)`, `on_timer(timestamp, state, shared, context)`."""
+
+    on_broadcast: Callable[..., Any] = object
+    broadcast_state: Callable[[], Any] = object
+
+
+@dataclass(frozen=True, slots=True)
 class SinkStep:
     """Writes to a sink.
 
@@ -124,5 +152,8 @@ StepSpec: TypeAlias = (
     | ScanStep
     | CountStep
     | ProcessStep
+    | ConnectStep
+    | BroadcastStep
+    | KeyedBroadcastStep
     | SinkStep
 )

@@ -26,7 +26,7 @@ from streamcp.graph.logical import LogicalGraph
 from streamcp.graph.physical import PhysicalPlan, plan
 from streamcp.observability import events
 from streamcp.operators.failures import Failure
-from streamcp.operators.steps import ProcessStep, SinkStep
+from streamcp.operators.steps import SinkStep
 from streamcp.runners.attempt import Attempt, Prepared
 from streamcp.runners.handle import JobResult, Outcome
 from streamcp.runners.restoring import Restorable, choose
@@ -368,9 +368,8 @@ def make_registry(physical: PhysicalPlan, types: Sequence[Any]) -> TypeRegistry:
 
 def _functions(spec: Any) -> list[Callable[..., Any]]:
     """Everything of a step that a user annotated."""
-    functions = [getattr(spec, name, None) for name in ("fn", "start")]
-    if isinstance(spec, ProcessStep):
-        functions += [spec.state, spec.on_timer]
+    names = ("fn", "start", "state", "on_timer", "on_right", "on_broadcast", "broadcast_state")
+    functions = [getattr(spec, name, None) for name in names]
     if isinstance(spec, SinkStep):
         functions.append(spec.open)
     if hasattr(spec, "source"):

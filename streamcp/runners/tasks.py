@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from streamcp.checkpoint.mode_policy import TaskFacts
 from streamcp.checkpoint.plan import Trigger
+from streamcp.graph.logical import Broadcast
 from streamcp.graph.physical import PhysicalPlan
 from streamcp.identifiers import SubtaskId
 from streamcp.runtime.gateway import TaskContext
@@ -54,6 +55,14 @@ class LocalTasks:
         self._rates = {subtask.id: _Rate() for subtask in subtasks}
         self._upstream = {
             task.name: tuple({edge.sender for edge in plan.edges if edge.receiver == task.name})
+            for task in plan.tasks
+        }
+        self._broadcast_from = {
+            task.name: frozenset(
+                edge.sender
+                for edge in plan.edges
+                if edge.receiver == task.name and isinstance(edge.connection.exchange, Broadcast)
+            )
             for task in plan.tasks
         }
         self._edges_out = {
@@ -110,7 +119,7 @@ class LocalTasks:
     def _task_facts(self, name: str, subtasks: Sequence[Subtask]) -> TaskFacts:
         rates = [rate for subtask in subtasks if (rate := self._rate_of(subtask))]
         taken = sum(subtask.meter.records_in for subtask in subtasks)
-        sent = sum(c.pushed for subtask in subtasks for c in subtask.output.channels)
+        sent = sum(edge.pushed for subtask in subtasks for edge in subtask.output.edges)
         outputs = self._edges_out[name]
         return TaskFacts(
             name,
@@ -118,4 +127,5 @@ class LocalTasks:
             tuple(subtask.gate.queued_records for subtask in subtasks),
             min(rates, default=None),
             sent / outputs / taken if outputs and taken else 1.0,
+            self._broadcast_from[name],
         )

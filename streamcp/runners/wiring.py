@@ -8,6 +8,7 @@ from typing import Any
 from streamcp.channel.channel import Channel
 from streamcp.channel.input_gate import InputGate
 from streamcp.channel.output_gate import (
+    BroadcastEdge,
     ForwardEdge,
     KeyedEdge,
     OutputEdge,
@@ -15,7 +16,7 @@ from streamcp.channel.output_gate import (
     RebalanceEdge,
 )
 from streamcp.checkpoint.key_groups import key_group, receiver_of_group
-from streamcp.graph.logical import Forward, HashByKey, Node, Rebalance
+from streamcp.graph.logical import Broadcast, Forward, HashByKey, Node, Rebalance
 from streamcp.graph.physical import EdgePlan, PhysicalPlan, TaskPlan
 from streamcp.identifiers import ChannelId, SubtaskId
 from streamcp.operators.steps import Call, ProcessStep, SinkStep, SourceStep
@@ -44,12 +45,14 @@ def wire(
 ) -> list[Subtask]:
     """Make every subtask of the plan, senders before receivers, and attach the work list."""
     channels = {channel_id: Channel(channel_id, capacity) for _, channel_id in plan.channels()}
+    ports = {channel_id: edge.connection.port for edge, channel_id in plan.channels()}
     subtasks: list[Subtask] = []
     for task in plan.tasks:
         for index in range(task.parallelism):
             subtask_id = SubtaskId(task.name, index)
             edges = _output_edges(plan, subtask_id, channels)
-            gate = InputGate([c for c in channels.values() if c.id.receiver == subtask_id])
+            own = [channel for channel in channels.values() if channel.id.receiver == subtask_id]
+            gate = InputGate(own, [ports[channel.id] for channel in own])
             output = OutputGate([edge for group in edges.values() for edge in group])
             chain = Chain(task, edges, context)
             kind = _kind(task)
@@ -106,6 +109,8 @@ def _output_edge(
             return ForwardEdge(channels[0])
         case Rebalance():
             return RebalanceEdge(channels, first=sender_index)
+        case Broadcast():
+            return BroadcastEdge(channels)
         case HashByKey(key):
             receiver = receiver_by_key(len(channels), plan.max_parallelism)
             return KeyedEdge(channels, key, receiver, key_failure(edge.connection.node))

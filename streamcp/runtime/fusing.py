@@ -28,16 +28,19 @@ from streamcp.channel.output_gate import KeyedEdge
 from streamcp.graph.logical import Node
 from streamcp.operators.steps import (
     BranchStep,
+    BroadcastStep,
     Call,
     CountStep,
     FilterStep,
     FlatMapStep,
     ForEachStep,
+    KeyedBroadcastStep,
     MapStep,
     ProcessStep,
     ReduceStep,
     ScanStep,
 )
+from streamcp.runtime.broadcast_steps import BroadcastRun
 from streamcp.runtime.calling import Push, Reporter, expanded
 from streamcp.runtime.keyed_steps import NOTHING, KeyedRun, refuse_in_place
 
@@ -61,6 +64,10 @@ class Fusable(Protocol):
         """What a keyed step works with; always the same one."""
         ...
 
+    def broadcast_run(self, node: Node) -> BroadcastRun:
+        """What a step with a broadcast input works with; always the same one."""
+        ...
+
     def behind(self, node: Node, output: str = "main") -> Push | None:
         """Whatever comes behind an output, as one call for a list; None if nothing does."""
         ...
@@ -75,14 +82,15 @@ class Fusable(Protocol):
 
 
 class LoopWriter:
-    """Writes the loop over a batch that begins at one step.
+    """Writes the loop over a batch that begins at one step, from one of its inputs.
 
     With `checking`, a plain function whose result would have to be awaited is refused; it is
     enough to look at the first batch."""
 
-    def __init__(self, chain: Fusable, first: Node, *, checking: bool) -> None:
+    def __init__(self, chain: Fusable, first: Node, port: int, *, checking: bool) -> None:
         self._chain = chain
         self._first = first
+        self._port = port
         self._checking = checking
         self._names: dict[str, Any] = {"expanded": expanded}
         self._before: list[str] = []
@@ -137,8 +145,14 @@ class LoopWriter:
         self._names[f"check{number}"] = reporter.refuse_awaitable
         self._after.append(f"meter{number}.records_in += {count}")
         spec = node.spec
-        if isinstance(spec, CountStep | ScanStep | ReduceStep | ProcessStep):
-            self._keyed(node, number, record, count)
+        # Only the first step may have two inputs: such a step is never fused behind another.
+        port = self._port if node is self._first else 0
+        if port and isinstance(spec, BroadcastStep | KeyedBroadcastStep):
+            self._from_broadcast(node, number, record)
+        elif isinstance(spec, BroadcastStep):
+            self._reading(node, spec, number, record)
+        elif isinstance(spec, CountStep | ScanStep | ReduceStep | ProcessStep):
+            self._keyed(node, number, record, count, port)
         elif isinstance(spec, BranchStep):
             self._names[f"f{number}"] = spec.fn
             self._branch(node, number, record, count)
@@ -162,13 +176,7 @@ class LoopWriter:
                 self._try(number, record, f"if not {call}:", "    continue")
                 self._onward(node, number, "main", record, self._counted(number))
             case FlatMapStep():
-                self._try(
-                    number,
-                    record,
-                    f"m{number} = {call}",
-                    f"if m{number}.__class__ is not list and m{number}.__class__ is not tuple:",
-                    f"    m{number} = expanded(m{number})",
-                )
+                self._try(number, record, *_many(number, call))
                 self._each(node, number)
             case ForEachStep():
                 self._try(number, record, f"{result} = {call}")
@@ -214,11 +222,41 @@ class LoopWriter:
             self._collect(node, output, record)
             self._depth -= 1
 
+    # ---- steps with a broadcast input
+
+    def _from_broadcast(self, node: Node, number: int, record: str) -> None:
+        """Write what an element of the broadcast input does."""
+        self._names[f"apply{number}"] = self._chain.broadcast_run(node).apply
+        self._try(number, record, f"m{number} = apply{number}({record})")
+        self._each(node, number)
+
+    def _reading(self, node: Node, spec: BroadcastStep, number: int, record: str) -> None:
+        """Write the call for a record of the input that reads the broadcast state."""
+        self._names[f"f{number}"] = spec.fn
+        shared = self._shared(node, number)
+        self._try(number, record, *_many(number, f"f{number}({record}, {shared})"))
+        self._refuse(number, record, shared, "refuse_shared")
+        self._each(node, number)
+
+    def _shared(self, node: Node, number: int) -> str:
+        """Write the look at the broadcast state, which rests while a loop runs."""
+        run = self._chain.broadcast_run(node)
+        self._names[f"shared{number}"] = run.state
+        self._names[f"refuse_shared{number}"] = run.refuse_state
+        self._before.append(f"b{number} = shared{number}.value")
+        return f"b{number}"
+
+    def _refuse(self, number: int, record: str, value: str, refusal: str) -> None:
+        """Write that a state must not be among the results itself."""
+        self._line(f"for r{number} in m{number}:")
+        self._line(f"    if r{number} is {value}:")
+        self._line(f"        {refusal}{number}({record})")
+
     # ---- keyed steps
 
-    def _keyed(self, node: Node, number: int, record: str, count: str) -> None:
+    def _keyed(self, node: Node, number: int, record: str, count: str, port: int) -> None:
         run = self._chain.keyed_run(node)
-        self._names[f"key{number}"] = run.key
+        self._names[f"key{number}"] = run.keys[port]
         self._names[f"state{number}"] = run.state
         self._names[f"entries{number}"] = run.state.entries
         self._names[f"insert{number}"] = run.state.insert
@@ -244,7 +282,7 @@ class LoopWriter:
                 self._scan(node, number, record, look_up)
                 self._onward(node, number, "main", f"r{number}", count)
             case ProcessStep():
-                self._process(number, record, look_up, run)
+                self._process(node, number, record, look_up, port)
                 self._each(node, number)
 
     def _scan(self, node: Node, number: int, record: str, look_up: tuple[str, ...]) -> None:
@@ -268,10 +306,17 @@ class LoopWriter:
         )
         self._line(f"e{number}.value = {new}")
 
-    def _process(self, number: int, record: str, look_up: tuple[str, ...], run: KeyedRun) -> None:
+    def _process(
+        self, node: Node, number: int, record: str, look_up: tuple[str, ...], port: int
+    ) -> None:
         """Write the call, its effects, and the refusal of a state object among the results."""
-        many, value = f"m{number}", f"v{number}"
-        self._names[f"f{number}"] = run.call
+        run, value = self._chain.keyed_run(node), f"v{number}"
+        arguments = [record, value, f"context{number}"]
+        shared = ""
+        if isinstance(node.spec, KeyedBroadcastStep):
+            shared = self._shared(node, number)
+            arguments.insert(2, shared)
+        self._names[f"f{number}"] = run.calls[port]
         self._names[f"context{number}"] = run.context
         self._names[f"effects{number}"] = run.effects
         self._names[f"refuse{number}"] = run.refuse_state
@@ -283,14 +328,12 @@ class LoopWriter:
             *look_up,
             f"context{number}.key = k{number}",
             f"{value} = e{number}.value",
-            f"{many} = f{number}({record}, {value}, context{number})",
-            f"if {many}.__class__ is not list and {many}.__class__ is not tuple:",
-            f"    {many} = expanded({many})",
+            *_many(number, f"f{number}({', '.join(arguments)})"),
             undo=f"effects{number}.drop()",
         )
-        self._line(f"for r{number} in {many}:")
-        self._line(f"    if r{number} is {value}:")
-        self._line(f"        refuse{number}({record})")
+        self._refuse(number, record, value, "refuse")
+        if shared:
+            self._refuse(number, record, shared, "refuse_shared")
         self._line(f"if effects{number}.used:")
         self._line(f"    effects{number}.commit(state{number}, e{number})")
 
@@ -344,15 +387,25 @@ class LoopWriter:
         return f"out{number}"
 
 
+def _many(number: int, call: str) -> tuple[str, ...]:
+    """Write a call that returns several values, kept as `m<number>`."""
+    many = f"m{number}"
+    return (
+        f"{many} = {call}",
+        f"if {many}.__class__ is not list and {many}.__class__ is not tuple:",
+        f"    {many} = expanded({many})",
+    )
+
+
 class Loop:
-    """The compiled loop that begins at a step; the first batch runs a checking one."""
+    """The compiled loop that begins at an input of a step; the first batch runs a checking one."""
 
     __slots__ = ("_checked", "_fast", "_work")
 
-    def __init__(self, chain: Fusable, first: Node) -> None:
-        self._work = LoopWriter(chain, first, checking=True).compile()
+    def __init__(self, chain: Fusable, first: Node, port: int = 0) -> None:
+        self._work = LoopWriter(chain, first, port, checking=True).compile()
         self._checked = False
-        self._fast = LoopWriter(chain, first, checking=False).compile()
+        self._fast = LoopWriter(chain, first, port, checking=False).compile()
 
     def push(self, records: list[Any]) -> None:
         """Work a list of records through the steps."""

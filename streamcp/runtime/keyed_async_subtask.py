@@ -19,21 +19,25 @@ from streamcp.runtime.keyed_steps import Effects, refuse_state
 from streamcp.runtime.pending import Failed, Status
 from streamcp.runtime.pooled_subtask import PooledSubtask, gathered
 from streamcp.runtime.snapshots import Freezing
-from streamcp.runtime.steps import key_of, with_keyed_service
+from streamcp.runtime.steps import keyed_functions, keys_of
 from streamcp.serialization.immutable import is_deeply_immutable
 
 TIMER = 4
 """Status of a stored entry that is a due timer: its content is (key, timestamp)."""
+# Of a record, and of one in frozen form, per input.
+_RECORD = (Status.RECORD.value, Status.RIGHT_RECORD.value)
+_FROZEN_RECORD = (Status.FROZEN_RECORD.value, Status.RIGHT_FROZEN_RECORD.value)
 
 
 class Slot:
     """One pending record or due timer, or its result that was not emitted yet."""
 
-    __slots__ = ("copy", "effects", "frozen", "is_timer", "key", "record", "result")
+    __slots__ = ("copy", "effects", "frozen", "is_timer", "key", "port", "record", "result")
 
-    def __init__(self, key: Any, record: Any, *, is_timer: bool = False) -> None:
+    def __init__(self, key: Any, record: Any, *, port: int = 0, is_timer: bool = False) -> None:
         self.key = key
         self.record = record  # of a timer: its timestamp
+        self.port = port
         self.is_timer = is_timer
         self.frozen: bytes | None = None
         self.result: list[Any] | Failed | None = None
@@ -49,9 +53,9 @@ class KeyedAsyncSubtask(PooledSubtask):
         super().prepare()
         spec = self._node.spec
         assert isinstance(spec, ProcessStep)
-        self._key = key_of(self._node)
-        fn, on_timer = with_keyed_service(spec, self.context)
-        self._fn = gathered(fn)
+        self._keys = keys_of(self._node)
+        functions, on_timer = keyed_functions(spec, self.context)
+        self._functions = [gathered(fn) for fn in functions]
         self._on_timer = None if on_timer is None else gathered(on_timer)
         self._state = self.chain.keyed_state(self._node, spec.state)
         # Arrival order; a dictionary, since slots leave from the middle.
@@ -92,7 +96,7 @@ class KeyedAsyncSubtask(PooledSubtask):
         record = slot.record
         if attempt > 1 and slot.frozen is not None:
             record = self.context.serializer.loads(slot.frozen)
-        return self._fn(record, slot.copy, context)
+        return self._functions[slot.port](record, slot.copy, context)
 
     def succeeded(self, slot: Slot, result: list[Any]) -> None:
         """Commit: state, timers and results take effect together."""
@@ -157,8 +161,8 @@ class KeyedAsyncSubtask(PooledSubtask):
         if slot.is_timer:
             return TIMER, (slot.key, slot.record)
         if slot.frozen is not None:
-            return Status.FROZEN_RECORD.value, slot.frozen
-        return Status.RECORD.value, slot.record
+            return _FROZEN_RECORD[slot.port], slot.frozen
+        return _RECORD[slot.port], slot.record
 
     def restore(self, kind: SectionKind, name: str, values: list[Any]) -> None:
         """Take back the state, the pending list, or the state of a fused step."""
@@ -175,7 +179,9 @@ class KeyedAsyncSubtask(PooledSubtask):
     def _restore_entry(self, status: int, content: Any) -> None:
         match status:
             case Status.RECORD:
-                self._append_record(content)
+                self._append_record(content, 0)
+            case Status.RIGHT_RECORD:
+                self._append_record(content, 1)
             case 4:
                 key, timestamp = content
                 self._append(Slot(key, timestamp, is_timer=True))
@@ -202,9 +208,10 @@ class KeyedAsyncSubtask(PooledSubtask):
         self._admit_timers()
 
     def admit_records(self, records: list[Any]) -> None:
-        """Append records to the pending list."""
+        """Append records to the pending list, each with the input that it came by."""
+        port = self.gate.ports[self.gate.hand_channel]
         for record in records:
-            self._append_record(record)
+            self._append_record(record, port)
 
     def until_timer(self) -> float | None:
         """Seconds until the earliest timer of this step, if the pending list has room for it, or
@@ -231,8 +238,8 @@ class KeyedAsyncSubtask(PooledSubtask):
             self._append(Slot(entry.key, timestamp, is_timer=True))
         self._pool.wake()
 
-    def _append_record(self, record: Any) -> None:
-        slot = Slot(self._key(record), record)
+    def _append_record(self, record: Any, port: int) -> None:
+        slot = Slot(self._keys[port](record), record, port=port)
         if not is_deeply_immutable(record):
             try:
                 slot.frozen = self.context.serializer.dumps(record, step=self._node.label)

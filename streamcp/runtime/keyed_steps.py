@@ -104,20 +104,21 @@ def refuse_in_place(value: Any) -> None:
 
 
 class KeyedRun:
-    """One keyed step of a chain. `emit` takes what `on_timer` returns."""
+    """One keyed step of a chain. `keys` and `calls` have one function per input of the step;
+    `emit` takes what `on_timer` returns."""
 
     def __init__(
         self,
-        key: Key,
+        keys: Sequence[Key],
         state: KeyedState,
         emit: Push,
         reporter: Reporter,
         meter: StepMeter,
         clock: Clock,
     ) -> None:
-        self.key = key
+        self.keys = keys
         self.state = state
-        self.call: Callable[..., Any] = _no_function
+        self.calls: Sequence[Callable[..., Any]] = ()
         self.effects = Effects(may_set_timers=False)
         self.context: KeyContext[Any] = KeyContext(None, 0, self.effects)
         self.now = clock.wall_ms
@@ -128,13 +129,16 @@ class KeyedRun:
 
     def process(
         self,
-        fn: Callable[..., Any],
+        functions: Sequence[Callable[..., Any]],
         on_timer: Callable[..., Any] | None,
         serializer: Serializer,
     ) -> None:
-        """Make it a `process` step: `fn(record, state, context)`, `on_timer(timestamp, state,
-        context)`."""
-        self.call = fn if self._reporter.fails else self._on_copy(fn, serializer)
+        """Make it a `process` step: a `fn(record, state, context)` per input, and
+        `on_timer(timestamp, state, context)`."""
+        if self._reporter.fails:
+            self.calls = functions
+        else:
+            self.calls = [self._on_copy(fn, serializer) for fn in functions]
         self.effects.may_set_timers = on_timer is not None
         self._on_timer = on_timer
 
@@ -183,15 +187,11 @@ class KeyedRun:
         """Where a failed record does not fail the job, a call that fails must leave no trace: it
         works on a copy, which becomes the state when the call has returned."""
 
-        def call(record: Any, value: Any, context: KeyContext[Any]) -> Sequence[Any]:
+        def call(record: Any, value: Any, *others: Any) -> Sequence[Any]:
             copy = serializer.copy(value, step=self._reporter.label)
-            results = expanded(fn(record, copy, context))
+            results = expanded(fn(record, copy, *others))
             refuse_state(results, copy)
-            self.state[context.key].value = copy
+            self.state[self.context.key].value = copy
             return results
 
         return call
-
-
-def _no_function(*arguments: Any) -> Any:
-    raise AssertionError("only a process step has a function of record, state and context")

@@ -26,6 +26,15 @@ class Status(IntEnum):
     RESULT = 1  # a result that was not emitted: it is emitted, not called again
     FAILURE = 2  # a failure that was not diverted yet
     FROZEN_RECORD = 3  # a record, as bytes of this process: never stored
+    RIGHT_RECORD = 5  # the same two of a step's second input (4 is a due timer of a keyed step)
+    RIGHT_FROZEN_RECORD = 6
+
+
+THAWED: dict[int, Status] = {
+    Status.FROZEN_RECORD: Status.RECORD,
+    Status.RIGHT_FROZEN_RECORD: Status.RIGHT_RECORD,
+}
+"""What is stored of a record that is kept in frozen form."""
 
 
 class CapturedPending(Captured):
@@ -53,8 +62,8 @@ class CapturedPending(Captured):
         super().freeze()
 
     def _thawed(self, status: int, content: Any) -> tuple[int, Any]:
-        if status == Status.FROZEN_RECORD:
-            return Status.RECORD.value, self._own.loads(content)
+        if status in THAWED:
+            return THAWED[status].value, self._own.loads(content)
         return status, content
 
 

@@ -10,8 +10,10 @@ class StepSubtask(Subtask):
     """Takes from its gate, works, and hands on."""
 
     def prepare(self) -> None:
-        """Wire the chain."""
-        self._push = self.chain.into_head()
+        """Wire the chain: per input channel, what works its records."""
+        ports = self.gate.ports
+        pushes = {port: self.chain.into_head(port) for port in ports}
+        self._pushes = [pushes[port] for port in ports]
 
     async def run(self) -> None:
         """Work until all inputs have ended."""
@@ -46,7 +48,7 @@ class StepSubtask(Subtask):
         channel = gate.hand_channel
         started = self.context.clock.monotonic()
         records = gate.slice(min(self.slices.records, self.output.room))
-        self._push(records)
+        self._pushes[channel](records)
         gate.release(channel, len(records))
         self.meter.records_in += len(records)
         self.slice_done(len(records), started)

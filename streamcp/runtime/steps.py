@@ -8,21 +8,28 @@ from typing import Any
 from streamcp.channel.output_gate import KeyedEdge, OutputEdge
 from streamcp.graph.logical import HashByKey, Node
 from streamcp.graph.physical import TaskPlan
+from streamcp.operators.context import BroadcastContext
 from streamcp.operators.steps import (
+    BroadcastStep,
     Call,
+    ConnectStep,
     CountStep,
+    KeyedBroadcastStep,
     OnError,
     ProcessStep,
     ReduceStep,
     ScanStep,
     SinkStep,
 )
+from streamcp.runtime.broadcast_steps import BroadcastRun
 from streamcp.runtime.calling import Push, Reporter, with_service
 from streamcp.runtime.fusing import Loop
 from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.keyed_steps import NOTHING, KeyedRun
 from streamcp.runtime.meters import StepMeter
-from streamcp.state.keyed import KeyedSnapshot, KeyedState
+from streamcp.runtime.snapshots import Freezing
+from streamcp.state.broadcast import BroadcastState
+from streamcp.state.keyed import KeyedState
 
 Edges = Mapping[tuple[Node, str], Sequence[OutputEdge]]
 """The outgoing edges of a subtask, by step and output."""
@@ -36,15 +43,20 @@ class Chain:
         self._plan = plan
         self._edges = edges
         self._context = context
-        self._loops: dict[Node, Loop] = {}
+        self._loops: dict[tuple[Node, int], Loop] = {}
         self._reporters: dict[Node, Reporter] = {}
         self._keyed: dict[Node, KeyedRun] = {}
+        self._broadcast: dict[Node, BroadcastRun] = {}
 
     # ---- wiring
 
-    def into_head(self) -> Push:
-        """Wire the chain of a task whose head is a synchronous step."""
-        return self._loop(self._plan.head)
+    def into_head(self, port: int = 0) -> Push:
+        """Wire the chain of a task whose head is a synchronous step, from one of its inputs."""
+        head = self._plan.head
+        push = self._loop(head, port)
+        if isinstance(head.spec, BroadcastStep | KeyedBroadcastStep) and port == 0:
+            return self.broadcast_run(head).reading(push)
+        return push
 
     def push_behind(self, node: Node, output: str = "main") -> Push:
         """Wire what comes behind an output of a step; nothing may."""
@@ -85,10 +97,10 @@ class Chain:
             if connection.node is node and connection.output == output
         ]
 
-    def _loop(self, node: Node) -> Push:
-        if node not in self._loops:
-            self._loops[node] = Loop(self, node)
-        return self._loops[node].push
+    def _loop(self, node: Node, port: int = 0) -> Push:
+        if (node, port) not in self._loops:
+            self._loops[node, port] = Loop(self, node, port)
+        return self._loops[node, port].push
 
     def reporter(self, node: Node) -> Reporter:
         """What decides about failed records of a step."""
@@ -131,7 +143,7 @@ class Chain:
             case _:
                 raise AssertionError(f"no keyed step: {spec!r}")
         run = KeyedRun(
-            key_of(node),
+            keys_of(node),
             self.keyed_state(node, make),
             self.push_behind(node),
             self.reporter(node),
@@ -139,8 +151,34 @@ class Chain:
             context.clock,
         )
         if isinstance(spec, ProcessStep):
-            run.process(*with_keyed_service(spec, context), context.serializer)
+            functions, on_timer = keyed_functions(spec, context)
+            if isinstance(spec, KeyedBroadcastStep) and on_timer is not None:
+                on_timer = self._reading_timer(node, on_timer)
+            run.process(functions, on_timer, context.serializer)
         return run
+
+    def _reading_timer(self, node: Node, on_timer: Callable[..., Any]) -> Callable[..., Any]:
+        """Let `on_timer(timestamp, state, shared, context)` read the broadcast state."""
+
+        def call(timestamp: int, value: Any, context: Any) -> Any:
+            return on_timer(timestamp, value, self.broadcast_run(node).state.value, context)
+
+        return call
+
+    def broadcast_run(self, node: Node) -> BroadcastRun:
+        """What a step works with that has a broadcast input; always the same one."""
+        if node not in self._broadcast:
+            self._broadcast[node] = self._new_broadcast_run(node)
+        return self._broadcast[node]
+
+    def _new_broadcast_run(self, node: Node) -> BroadcastRun:
+        spec, serializer = node.spec, self._context.serializer
+        assert isinstance(spec, BroadcastStep | KeyedBroadcastStep)
+        state = BroadcastState(node.label, spec.broadcast_state(), serializer)
+        context: tuple[Any, ...] = ()
+        if isinstance(spec, KeyedBroadcastStep):
+            context = (BroadcastContext(self.keyed_run(node).state.copies),)
+        return BroadcastRun(state, spec.on_broadcast, context, self.reporter(node))
 
     # ---- timers and snapshots
 
@@ -149,15 +187,21 @@ class Chain:
         """Some step may set timers."""
         return any(run.timed for run in self._keyed.values())
 
-    def snapshot(self) -> list[KeyedSnapshot]:
-        """Begin a snapshot of every keyed step."""
-        return [run.state.snapshot() for run in self._keyed.values()]
+    def snapshot(self) -> list[Freezing]:
+        """Begin a snapshot of every step that has a state."""
+        keyed = [run.state.snapshot() for run in self._keyed.values()]
+        return [*keyed, *(run.section() for run in self._broadcast.values())]
 
     def restore(self, step: str, values: list[Any]) -> None:
         """Put the rows of a keyed step back."""
         run = next(run for run in self._keyed.values() if run.state.step == step)
         for rows in values:
             run.state.restore(rows)
+
+    def restore_broadcast(self, step: str, values: list[Any]) -> None:
+        """Put the broadcast state of a step back."""
+        run = next(run for run in self._broadcast.values() if run.state.step == step)
+        [run.state.value] = values
 
     def fire_timers(self) -> bool:
         """Fire one due timer of each keyed step; False if none is due."""
@@ -172,31 +216,31 @@ class Chain:
         return min(times, default=None)
 
 
-def key_of(node: Node) -> Callable[[Any], Any]:
-    """The key function of a keyed step: that of its inputs."""
-    exchange = node.inputs[0].exchange
-    assert isinstance(exchange, HashByKey), f"{node.label} is not keyed"
-    return exchange.key
+def keys_of(node: Node) -> list[Callable[[Any], Any]]:
+    """The key function of each keyed input of a step, in their order."""
+    exchanges = {connection.port: connection.exchange for connection in reversed(node.inputs)}
+    in_order = (exchanges[port] for port in sorted(exchanges))
+    keys = [exchange.key for exchange in in_order if isinstance(exchange, HashByKey)]
+    assert keys, f"{node.label} is not keyed"
+    return keys
 
 
-def with_keyed_service(
+def keyed_functions(
     spec: ProcessStep, context: TaskContext
-) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
-    """The function and the timer function of a keyed step, each with the service as its last
+) -> tuple[list[Callable[..., Any]], Callable[..., Any] | None]:
+    """The function of each keyed input, and the timer function, each with the service as its last
     argument."""
+    functions = [spec.fn, spec.on_right] if isinstance(spec, ConnectStep) else [spec.fn]
     if spec.uses is None:
-        return spec.fn, spec.on_timer
+        return functions, spec.on_timer
     service = context.services[spec.uses]
-    fn, on_timer = spec.fn, spec.on_timer
+    on_timer = None if spec.on_timer is None else _with_fourth(spec.on_timer, service)
+    return [_with_fourth(fn, service) for fn in functions], on_timer
 
-    def call(record: Any, state: Any, key_context: Any) -> Any:
-        return fn(record, state, key_context, service)
 
-    def call_timer(timestamp: int, state: Any, key_context: Any) -> Any:
-        assert on_timer is not None
-        return on_timer(timestamp, state, key_context, service)
-
-    return call, None if on_timer is None else call_timer
+def _with_fourth(fn: Callable[..., Any], service: Any) -> Callable[..., Any]:
+    """Make the service the last argument of a function of record (or time), state and context."""
+    return lambda record, state, key_context: fn(record, state, key_context, service)
 
 
 def _nothing() -> Any:

@@ -142,6 +142,8 @@ class Subtask:
         """Take back one section of its snapshot, before it runs."""
         if kind == "state":
             self.chain.restore(name, values)
+        elif kind == "broadcast":
+            self.chain.restore_broadcast(name, values)
         else:
             raise AssertionError(f"{self.id} has no place for a section of kind {kind!r}")
 

@@ -10,7 +10,7 @@ a key are frozen as one unit.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from streamcp.checkpoint.key_groups import key_group
@@ -82,6 +82,13 @@ class KeyedState:
         entry.place = len(listed)
         listed.append(entry)
         return entry
+
+    def copies(self) -> Iterator[tuple[Any, Any]]:
+        """Give each key with a copy of its value, while no entry is added or removed.
+
+        Raises SerializationError for a value that cannot be copied."""
+        for key, entry in self.entries.items():
+            yield key, self._serializer.copy(entry.value, step=self.step)
 
     # ---- changes
 
