@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamcp.runtime.calling import Push, Reporter, expanded
-from streamcp.runtime.keyed_steps import refuse_state
+from streamcp.runtime.keyed_steps import StateEmitted, refuse_state
 from streamcp.runtime.snapshots import CapturedSection
 from streamcp.state.broadcast import BroadcastState
 
@@ -51,7 +51,7 @@ class BroadcastRun:
 
     def refuse_state(self, record: Any) -> None:
         """Fail the job: the broadcast state itself was emitted, which later elements change."""
-        raise self._reporter.step_failed(record, BroadcastStateEmitted())
+        raise self._reporter.step_failed(record, StateEmitted())
 
     def reading(self, push: Push) -> Push:
         """Watch that `push`, the work of the records that may only read, changes nothing.
@@ -70,16 +70,6 @@ class BroadcastRun:
                 raise self._reporter.step_failed(records[-1], BroadcastStateChanged())
 
         return watched
-
-
-class BroadcastStateEmitted(TypeError):
-    """A function emitted the broadcast state itself."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "it returned the broadcast state itself, which later elements change; return a copy "
-            "or the values of interest"
-        )
 
 
 class BroadcastStateChanged(TypeError):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from streamcp.channel.channel import Channel
 from streamcp.channel.output_gate import (
     BATCH_SIZE,
+    BroadcastEdge,
     ForwardEdge,
     KeyedEdge,
     OutputEdge,
@@ -45,6 +46,8 @@ def edges_of(kind: str, channels: Sequence[Channel]) -> OutputEdge:
             return ForwardEdge(channels[0])
         case "rebalance":
             return RebalanceEdge(channels, first=1)
+        case "broadcast":
+            return BroadcastEdge(channels)
         case _:
             return keyed_edge(channels, lambda record: record % 10)
 
@@ -84,7 +87,7 @@ def test_long_list_is_handed_on_as_it_is_but_never_past_a_partial_batch() -> Non
     assert drained(channel) == [*records, -1, *records]
 
 
-@pytest.mark.parametrize("kind", ["forward", "rebalance", "keyed"])
+@pytest.mark.parametrize("kind", ["forward", "rebalance", "keyed", "broadcast"])
 def test_captured_batch_is_not_changed_by_later_pushes(kind: str) -> None:
     channels = new_channels(2)
     edge = edges_of(kind, channels)
@@ -122,6 +125,21 @@ def test_rebalance_divides_evenly_whatever_the_slices(slices: list[list[int]], c
     assert everything == sorted(record for records in slices for record in records)
 
 
+@given(st.lists(st.lists(st.integers(), max_size=9), max_size=9), st.integers(1, 4))
+def test_broadcast_sends_everything_to_everyone_in_order(
+    slices: list[list[int]], count: int
+) -> None:
+    channels = new_channels(count)
+    edge = BroadcastEdge(channels)
+    for records in slices:
+        edge.push(records)
+        edge.flush()
+    everything = [record for records in slices for record in records]
+    assert edge.pushed == len(everything)
+    for channel in channels:
+        assert drained(channel) == everything
+
+
 @given(st.lists(st.lists(st.integers(0, 99), max_size=9), max_size=9))
 def test_keyed_edge_keeps_each_key_on_one_channel_in_order(slices: list[list[int]]) -> None:
     channels = new_channels(3)
@@ -138,7 +156,7 @@ def test_keyed_edge_keeps_each_key_on_one_channel_in_order(slices: list[list[int
         assert len(found) == len(expected)
 
 
-@pytest.mark.parametrize("kind", ["forward", "rebalance", "keyed"])
+@pytest.mark.parametrize("kind", ["forward", "rebalance", "keyed", "broadcast"])
 def test_full_batches_go_on_without_a_flush(kind: str) -> None:
     channels = new_channels(2, 100_000)
     edge = edges_of(kind, channels)
@@ -148,7 +166,7 @@ def test_full_batches_go_on_without_a_flush(kind: str) -> None:
     assert sent >= 2 * BATCH_SIZE
 
 
-@pytest.mark.parametrize("kind", ["forward", "rebalance", "keyed"])
+@pytest.mark.parametrize("kind", ["forward", "rebalance", "keyed", "broadcast"])
 def test_room_is_that_of_the_tightest_channel_and_counts_partial_batches(kind: str) -> None:
     channels = new_channels(2, 10)
     edge = edges_of(kind, channels)

@@ -244,6 +244,24 @@ def test_other_parallelism_divides_what_arrives() -> None:
     assert predict_alignment(facts) == pytest.approx(200 / 4 / 10)
 
 
+def test_broadcast_reaches_every_subtask_whole() -> None:
+    facts = [
+        TaskFacts("records", (), (100,), 1e6),
+        TaskFacts("rules", (), (40,), 1e6),
+        TaskFacts("both", ("records", "rules"), (10, 0), 10.0, 1.0, frozenset({"rules"})),
+    ]
+    assert predict_alignment(facts) == pytest.approx((10 + 100 / 2 + 40) / 10)
+
+
+def test_broadcast_copies_count_for_what_comes_behind() -> None:
+    facts = [
+        TaskFacts("rules", (), (40,), 1e6),
+        TaskFacts("both", ("rules",), (0, 0), 1e6, 1.0, frozenset({"rules"})),
+        TaskFacts("out", ("both",), (0,), 10.0),
+    ]
+    assert predict_alignment(facts) == pytest.approx(2 * 40 / 10)
+
+
 def test_union_adds_what_arrives_from_all_sides() -> None:
     facts = [
         TaskFacts("left", (), (100,), 1e6),

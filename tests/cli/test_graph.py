@@ -55,6 +55,22 @@ def test_json_holds_steps_tasks_and_channels(cli: Cli, drawn: None) -> None:
     assert document["channels"][1]["receiver"] == "ask[1]"
 
 
+def test_json_tells_the_input_and_that_an_exchange_is_a_broadcast(cli: Cli, write: Write) -> None:
+    write(
+        "def note(record, shared): ...\n"
+        "job = sc.Job('x')\n"
+        "a, b = job.source(sc.items([1]), name='a'), job.source(sc.items([1]), name='b')\n"
+        "step = a.connect(b.broadcast()).process(note, note, broadcast_state=dict, name='both')\n"
+        "step.for_each(print)\n"
+    )
+    document = json.loads(cli("graph", "--json", "my_job.py").out)
+    both = next(step for step in document["steps"] if step["name"] == "both")
+    assert [(one["step"], one["exchange"], one["input"]) for one in both["inputs"]] == [
+        ("a", "forward", 1),
+        ("b", "broadcast", 2),
+    ]
+
+
 def test_option_of_the_job_wins_over_one_of_the_command(cli: Cli, drawn: None) -> None:
     assert cli("graph", "my_job.py", "--width", "1", "--text", "mine").code == 0
     assert cli("graph", "--text", "my_job.py", "--width", "1").code == 0

@@ -41,6 +41,40 @@ def test_text_with_a_plan_groups_steps_by_task() -> None:
     assert "    for_each-3  for_each   ×2  ← n\n  task look-up ×2\n" in text
 
 
+def _keep(record: Any, state: dict[str, int], ctx: Any) -> None: ...
+def _note(record: Any, shared: dict[str, int]) -> None: ...
+
+
+def _job_of_two_inputs() -> sc.Job:
+    job = sc.Job("two", parallelism=2)
+    records, rules = job.source(sc.items([1]), name="a"), job.source(sc.items([2]), name="b")
+    both = records.key_by(str).connect(rules.key_by(str)).process(_keep, _keep, state=dict)
+    told = both.connect(rules.broadcast()).process(_note, _note, broadcast_state=dict, name="told")
+    told.for_each(print)
+    return job
+
+
+def test_text_tells_which_input_is_the_second() -> None:
+    graph = _job_of_two_inputs().graph
+    assert render_text(graph).splitlines()[3:5] == [
+        "  process-2   process   ×2  ← a (by key), b (by key, input 2)",
+        "  told        process   ×2  ← process-2, b (broadcast, input 2)",
+    ]
+    assert '  n1 -->|"broadcast, input 2"| n3' in render_mermaid(graph).splitlines()
+
+
+def test_step_with_two_inputs_starts_a_task_and_its_edges_tell_the_input() -> None:
+    graph = _job_of_two_inputs().graph
+    physical = plan(graph)
+    assert [task.name for task in physical.tasks] == ["a", "b", "process-2", "told"]
+    assert [(edge.name, edge.connection.port) for edge in physical.edges] == [
+        ("a", 0),
+        ("b, input 2", 1),
+        ("process-2", 0),
+        ("b, input 2", 1),
+    ]
+
+
 def test_mermaid_draws_steps_and_arrows() -> None:
     lines = render_mermaid(_job().graph).splitlines()
     assert lines[:2] == ["flowchart LR", '  n0(["lines<br/>source ×1"])']

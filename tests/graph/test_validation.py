@@ -33,6 +33,9 @@ def keep(record: Any, state: dict[str, int], ctx: Any) -> list[Any]:
     return [record]
 
 
+def note(record: Any, shared: dict[str, int]) -> None: ...
+
+
 def _problems(job: sc.Job, *, checkpoints: bool = False) -> list[str]:
     return list(find_problems(job.graph, checkpoints=checkpoints))
 
@@ -85,6 +88,16 @@ NEED_NAMES: list[tuple[str, Callable[[sc.Stream[Any]], object], str]] = [
     ("count", lambda s: s.key_by(str).count(), 'count(…, name="count")'),
     ("scan", lambda s: s.key_by(str).scan(int, max), 'scan(…, name="max")'),
     ("reduce", lambda s: s.key_by(str).reduce(max), 'reduce(…, name="max")'),
+    (
+        "two inputs",
+        lambda s: s.key_by(str).connect(s.key_by(str)).process(keep, keep, state=dict),
+        'process(…, name="keep")',
+    ),
+    (
+        "broadcast",
+        lambda s: s.connect(s.broadcast()).process(note, note, broadcast_state=dict),
+        'process(…, name="note")',
+    ),
     ("sink", lambda s: s.sink(write), 'sink(…, name="sink")'),
     ("for_each", lambda s: s.for_each(slow), 'for_each(…, name="slow")'),
 ]
@@ -236,3 +249,29 @@ def test_at_least_once_job_with_sinks_that_only_write_is_good() -> None:
     job = sc.Job("x")
     job.source(numbers(), name="numbers").sink(write, name="plain")
     validate(job.graph, checkpoints=True, at_least_once=True)
+
+
+CONNECTS: list[tuple[str, Callable[[Any, Any], object]]] = [
+    ("keyed", lambda a, b: a.key_by(str).connect(b.key_by(str)).process(keep, keep, state=dict)),
+    ("broadcast", lambda a, b: a.connect(b.broadcast()).process(note, note, broadcast_state=dict)),
+]
+
+
+@pytest.mark.parametrize("connect", [one[1] for one in CONNECTS], ids=[one[0] for one in CONNECTS])
+def test_stream_of_another_job_cannot_be_connected(connect: Callable[[Any, Any], Any]) -> None:
+    job, other = sc.Job("x"), sc.Job("y")
+    connect(job.source(numbers()), other.source(numbers(), name="theirs")).for_each(print)
+    (problem,) = _problems(job)
+    assert "source 'theirs'" in problem
+    assert "belongs to another job" in problem
+
+
+def test_broadcast_is_an_exchange_and_the_other_input_needs_one_of_its_own() -> None:
+    job = sc.Job("x")
+    records, rules = job.source(numbers(), name="in"), job.source(numbers(), name="rules")
+    step = records.connect(rules.broadcast()).process(
+        note, note, broadcast_state=dict, parallelism=2
+    )
+    step.rebalance().for_each(print)
+    (problem,) = _problems(job)
+    assert "its input source 'in'" in problem

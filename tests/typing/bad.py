@@ -46,6 +46,51 @@ keyed.map(lambda order: order.id).count(name="n")  # error: map gives an unkeyed
 keyed.reduce(lambda a, b: a.id)  # error: no longer an order
 keyed.scan(0, lambda total, order: total + order.id)  # error: a value instead of a function
 
+
+# ---- two inputs
+def keep_id(number: int, visits: Visits, ctx: sc.KeyContext[str]) -> list[int]:
+    return [number]
+
+
+def keep_many(order: Order, visits: Visits, ctx: sc.KeyContext[str]) -> list[Order]:
+    return [order]
+
+
+def with_rules(order: Order, rules: dict[str, int]) -> list[Order]:
+    return [order]
+
+
+def learn(number: int, rules: dict[str, int]) -> None: ...
+def learn_texts(number: int, rules: dict[int, str]) -> None: ...
+def make_rules() -> dict[str, int]:
+    return {}
+
+
+def change_key(number: int, rules: Visits, ctx: sc.BroadcastContext[str, Visits]) -> None:
+    ctx.clear_state()  # error: the function of a broadcast input changes no key
+    ctx.set_timer(after="1s")  # error: and sets no timer
+
+
+numbers = orders.map(lambda order: order.id)
+by_text = numbers.key_by(str)
+rules = numbers.broadcast()
+keyed.connect(numbers.key_by(lambda number: number))  # error: keys of another type
+keyed.connect(numbers)  # error: the other stream has no key
+orders.connect(by_text)  # error: this stream has no key
+orders.connect(numbers)  # error: neither has
+keyed.connect(by_text).process(keep_many, keep_many, state=Visits)  # error: the second has numbers
+keyed.connect(by_text).process(keep_id, keep_many, state=Visits)  # error: the wrong way round
+keyed.connect(by_text).process(keep_many, keep_id)  # error: no state
+keyed.connect(by_text).process(keep_many, keep_id, state=Rated)  # error: another state
+keyed.connect(by_text).process(keep_many, keep_slowly, state=Visits)  # error: of two kinds
+keyed.connect(by_text).map(str)  # error: connected streams have no verb but process
+rules.map(str)  # error: nor has a broadcast stream
+rules.sink(post_numbers)  # error: and no sink
+orders.union(rules)  # error: it cannot be merged
+orders.connect(rules).process(with_rules, learn)  # error: no broadcast state
+orders.connect(rules).process(with_rules, learn_texts, broadcast_state=make_rules)  # error: another
+orders.connect(rules).process(with_rules, learn, broadcast_state=dict, retry=None)  # error: plain
+
 # ---- options
 orders.map(len)  # error: an order has no length
 orders.map(lambda order: order.nope)  # error: no such field

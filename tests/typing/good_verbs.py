@@ -127,6 +127,110 @@ assert_type(
 )
 
 
+# ---- two inputs
+def keep_order(order: Order, visits: Visits, ctx: sc.KeyContext[str]) -> list[Order]:
+    return [order]
+
+
+def note_price(price: float, visits: Visits, ctx: sc.KeyContext[str]) -> list[float] | None:
+    return [price]
+
+
+async def ask(order: Order, visits: Visits, ctx: sc.KeyContext[str], http: Http) -> list[int]:
+    return [order.id]
+
+
+async def ask_price(
+    price: float, visits: Visits, ctx: sc.KeyContext[str], http: Http
+) -> AsyncIterator[float]:
+    yield await http.get_json("/")
+
+
+async def keep_order_slowly(order: Order, visits: Visits, ctx: sc.KeyContext[str]) -> None: ...
+
+
+def remind_at(timestamp: int, visits: Visits, ctx: sc.KeyContext[str]) -> list[bool]:
+    return [True]
+
+
+prices = job.source(ticks(symbol="BTC"))
+by_size = prices.key_by(lambda price: str(price))
+connected = by_country.connect(by_size)
+assert_type(connected, sc.ConnectedStreams[str, Order, float])
+assert_type(
+    connected.process(keep_order, note_price, state=Visits),
+    sc.Step[Order | float, Order | float],
+)
+assert_type(
+    connected.process(keep_order, note_price, state=Visits, on_timer=remind_at, name="two"),
+    sc.Step[Order | float, Order | float | bool],
+)
+assert_type(
+    connected.process(ask, ask_price, state=Visits, uses=open_http, concurrency=4),
+    sc.Step[Order | float, int | float],
+)
+assert_type(
+    connected.process(keep_order, note_price, state=Visits).errors,
+    sc.Stream[sc.Failure[Order | float]],
+)
+
+
+# ---- broadcast
+def with_rules(order: Order, rules: dict[str, int]) -> list[Order]:
+    return [order]
+
+
+def learn(price: float, rules: dict[str, int]) -> None: ...
+
+
+def keyed_with_rules(
+    order: Order, visits: Visits, rules: dict[str, int], ctx: sc.KeyContext[str]
+) -> list[Order]:
+    return [order]
+
+
+def learn_keyed(
+    price: float, rules: dict[str, int], ctx: sc.BroadcastContext[str, Visits]
+) -> list[int]:
+    return [visits.count for _, visits in ctx.states()]
+
+
+def remind_with_rules(
+    timestamp: int, visits: Visits, rules: dict[str, int], ctx: sc.KeyContext[str]
+) -> list[bool]:
+    return [True]
+
+
+def make_rules() -> dict[str, int]:
+    return {}
+
+
+rules = prices.broadcast()
+assert_type(rules, sc.BroadcastStream[float])
+assert_type(orders.connect(rules), sc.ConnectedBroadcast[Order, float])
+assert_type(
+    orders.connect(rules).process(with_rules, learn, broadcast_state=make_rules),
+    sc.Step[Order | float, Order],
+)
+keyed_rules = by_country.connect(rules)
+assert_type(keyed_rules, sc.KeyedConnectedBroadcast[str, Order, float])
+assert_type(
+    keyed_rules.process(
+        keyed_with_rules,
+        learn_keyed,
+        state=Visits,
+        broadcast_state=make_rules,
+        on_timer=remind_with_rules,
+        name="with rules",
+    ),
+    sc.Step[Order | float, Order | int | bool],
+)
+assert_type(
+    keyed_rules.process(with_rules, learn, broadcast_state=make_rules),
+    sc.Step[Order | float, Order],
+)
+
+
 # ---- ends
 async def notify(order: Order) -> None: ...
 
