@@ -1,7 +1,8 @@
 """What is inside a stored checkpoint, read without the classes of its job.
 
 The forms are those that the subtasks write: lists of records for channels, rests and writes in
-progress; (status, content) for the calls of an asynchronous step; (key, value, timers) for state.
+progress; (status, content) for the calls of an asynchronous step; (key, value, timers) for state;
+a broadcast state by itself.
 """
 
 from __future__ import annotations
@@ -47,24 +48,37 @@ def captured(stored: StoredJob, manifest: Manifest) -> list[dict[str, Any]]:
 def state_rows(
     stored: StoredJob, manifest: Manifest, step: str, key: str | None
 ) -> list[dict[str, Any]]:
-    """Read the keyed state of `step`; with `key` only that of the key that is written so.
+    """Read the state of `step`: {"key": …, "value": …, "timers": …} per key, and {"subtask": …,
+    "value": …} for the broadcast state of each subtask; with `key` only that of the key that is
+    written so.
 
     Raises WrongUse, naming the steps that have state, if this one has none."""
-    handles = [handle for _, handle in _sections(manifest) if handle.kind == "state"]
-    own = [handle for handle in handles if handle.name == step]
+    kinds = ("state", "broadcast")
+    sections = [(subtask, one) for subtask, one in _sections(manifest) if one.kind in kinds]
+    own = [(subtask, handle) for subtask, handle in sections if handle.name == step]
     if not own:
-        names = ", ".join(sorted({handle.name for handle in handles})) or "none"
+        names = ", ".join(sorted({handle.name for _, handle in sections})) or "none"
         raise WrongUse(
             f"the checkpoint holds no state of a step {step!r}; steps with state: {names}"
         )
     reader = Deserializer(manifest.classes, None)
     rows = [
-        {"key": found, "value": value, "timers": list(timers)}
-        for handle in own
+        row
+        for subtask, handle in own
         for frame in stored.read_section(handle)
-        for found, value, timers in reader.loads(frame)
+        for row in _state_rows(subtask, handle, reader.loads(frame))
     ]
-    return [row for row in rows if key is None or key in (repr(row["key"]), str(row["key"]))]
+    return [row for row in rows if key is None or ("key" in row and _is_written(row["key"], key))]
+
+
+def _state_rows(subtask: str, handle: SectionHandle, content: Any) -> list[dict[str, Any]]:
+    if handle.kind == "broadcast":
+        return [{"subtask": subtask, "value": content}]
+    return [{"key": key, "value": value, "timers": list(timers)} for key, value, timers in content]
+
+
+def _is_written(key: Any, text: str) -> bool:
+    return text in (repr(key), str(key))
 
 
 def _sections(manifest: Manifest) -> Iterator[tuple[str, SectionHandle]]:

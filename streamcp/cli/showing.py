@@ -104,11 +104,15 @@ def print_in_flight(sections: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_state(step: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print keys and their state."""
-    print(f"\nstate of {step}, {words.counted(len(rows), 'key')}")
-    for row in rows:
+    """Print keys and their state, and the broadcast state of each subtask."""
+    keyed = [row for row in rows if "key" in row]
+    print(f"\nstate of {step}, {words.counted(len(keyed), 'key')}")
+    for row in keyed:
         timers = f", timers at {row['timers']}" if row["timers"] else ""
         print(f"  {row['key']!r}: {row['value']!r}{timers}")
+    for row in rows:
+        if "key" not in row:
+            print(f"  broadcast, in {row['subtask']}: {row['value']!r}")
 
 
 def _statistics(document: Mapping[str, Any]) -> CheckpointStatistics:

@@ -70,8 +70,8 @@ class Drawn:
 
     def __init__(self) -> None:
         self.job = sc.Job("x")
-        self.left = self.job.source(sc.items(["a"]), name="left")
-        self.right = self.job.source(sc.items(["b"]), name="right")
+        self.left: Any = self.job.source(sc.items(["a"]), name="left")
+        self.right: Any = self.job.source(sc.items(["b"]), name="right")
         self.keyed: Any = self.left.key_by(str.lower)
         self.other: Any = self.right.key_by(str.upper)
         self.rules: Any = self.right.broadcast()
@@ -137,7 +137,11 @@ def test_broadcast_beside_a_keyed_stream_has_a_state_per_key_if_there_is_one() -
         on_broadcast=learn_keyed,
         broadcast_state=Rules,
     )
-    connected.process(read, learn, broadcast_state=Rules)
+
+
+def test_broadcast_beside_a_keyed_stream_may_do_without_a_state_per_key() -> None:
+    drawn = Drawn()
+    drawn.keyed.connect(drawn.rules).process(read, learn, broadcast_state=Rules)
     assert drawn.step.spec == BroadcastStep(read, on_broadcast=learn, broadcast_state=Rules)
     assert drawn.step.inputs[0].exchange == HashByKey(str.lower)
 
@@ -153,7 +157,7 @@ CASES: dict[str, tuple[Callable[[Drawn], object], str]] = {
         "connect(KeyedStream): give this stream a key too: .key_by(...).connect(...)",
     ),
     "neither keyed": (
-        lambda d: d.left.connect(d.right),  # type: ignore[arg-type]
+        lambda d: d.left.connect(d.right),
         "connect(Stream): write other.broadcast(), or .key_by(...) on both",
     ),
     "no stream": (
@@ -161,7 +165,7 @@ CASES: dict[str, tuple[Callable[[Drawn], object], str]] = {
         "connect(list): only a keyed or a broadcast stream can be connected",
     ),
     "no stream for a stream": (
-        lambda d: d.left.connect(5),  # type: ignore[arg-type]
+        lambda d: d.left.connect(5),
         "connect(int): only a broadcast stream can be connected with a stream that has no key",
     ),
     "two kinds": (

@@ -88,6 +88,35 @@ def test_in_flight_records_in_json_have_their_fields(cli: Cli, stopped: None) ->
     assert {task["name"] for task in document["tasks"]} == {"in", "ask", "out"}
 
 
+CONNECTED = """
+def add(n, state, rules, ctx):
+    state.add(n)
+def learn(n, rules, ctx):
+    rules.append(n)
+job = sc.Job("two", parallelism=2, checkpoints=sc.Checkpoints(to="cp"))
+rules = job.source(sc.items(["r"]), name="rules").broadcast()
+(job.source(sc.items([1, 2]), name="in").key_by(lambda n: n).connect(rules)
+    .process(add, learn, state=set, broadcast_state=list, name="both").for_each(print))
+"""
+
+
+def test_state_of_a_step_with_a_broadcast_input_is_shown_with_that_of_its_keys(
+    cli: Cli, write: Write
+) -> None:
+    write(CONNECTED)
+    assert cli("run", "my_job.py", "--quiet").code == 0
+    shown = cli("checkpoints", "show", "cp", "--state", "both").out.splitlines()
+    assert "state of both, 2 keys" in shown
+    assert {"  1: {1}", "  2: {2}"} <= set(shown)
+    assert shown[-2:] == [f"  broadcast, in both[{index}]: ['r']" for index in range(2)]
+    document = json.loads(cli("checkpoints", "show", "cp", "--state", "both", "--json").out)
+    assert {"subtask": "both[1]", "value": ["r"]} in document["state"]
+    one = json.loads(
+        cli("checkpoints", "show", "cp", "--state", "both", "--key", "2", "--json").out
+    )
+    assert one["state"] == [{"key": 2, "value": [2], "timers": []}]
+
+
 def test_state_of_a_step_without_state_is_wrong_use(cli: Cli, stopped: None) -> None:
     ran = cli("checkpoints", "show", "cp", "--state", "ask")
     assert ran.code == 2
