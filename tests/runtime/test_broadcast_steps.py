@@ -161,7 +161,7 @@ async def in_flight(engine: Engine, *, unaligned: bool) -> set[str]:
         await settle(300)
         engine.trigger(1, unaligned=unaligned)
         if not unaligned:
-            engine.work_list.escalate()
+            engine.work_list.escalate(1)
         await engine.until_acknowledged(1)
     return {
         section.name.partition(" (")[2]

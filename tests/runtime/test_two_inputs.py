@@ -139,7 +139,7 @@ async def in_flight(bench: Bench, engine: Engine, *, unaligned: bool = True) -> 
         await settle(300)
         engine.trigger(1, unaligned=unaligned)
         if not unaligned:
-            engine.work_list.escalate()
+            engine.work_list.escalate(1)
         await engine.until_acknowledged(1)
     return [
         section.name
