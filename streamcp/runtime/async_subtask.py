@@ -31,8 +31,8 @@ class AsyncSubtask(PooledSubtask):
             step=self._node.label,
             keep=self.context.keep_records or options.retry is not None,
         )
-        keep = self._filtered if isinstance(spec, FilterStep) else self._pending.finish
-        self._finish: Callable[[Ticket, Any], None] = keep
+        self._filters = isinstance(spec, FilterStep)
+        self._ordered = options.ordered and not isinstance(spec, ForEachStep)
         self.start = self._pending.start  # taking the next call is nothing but this
         # The task has been woken for results since it last looked: once is enough.
         self._told = False
@@ -47,12 +47,25 @@ class AsyncSubtask(PooledSubtask):
 
     def call(self, ticket: Ticket, attempt: int) -> Awaitable[Any]:
         """Begin an attempt."""
+        if attempt > 1:
+            return self._begin_again(ticket, attempt)
+        chunk, i = ticket
+        coroutine: Awaitable[Any] = self._fn(chunk.records[i])
+        return coroutine
+
+    def _begin_again(self, ticket: Ticket, attempt: int) -> Awaitable[Any]:
         coroutine: Awaitable[Any] = self._fn(self._pending.record(ticket, attempt))
         return coroutine
 
     def succeeded(self, ticket: Ticket, result: Any) -> None:
         """Keep a result until its turn comes and the outputs have room."""
-        self._finish(ticket, result)
+        if self._filters:
+            self._filtered(ticket, result)
+        elif self._ordered:
+            chunk, i = ticket
+            chunk.results[i] = result
+        else:
+            self._pending.finish(ticket, result)
         if not self._told:
             self._told = True
             self.wakeup.set()

@@ -29,7 +29,8 @@ class Calls(Protocol):
     """Where the calls come from and their outcomes go to. All of it is synchronous."""
 
     def start(self) -> Any:
-        """Take the next call; None if there is none to be made now."""
+        """Take the next call; raises IndexError if there is none to be made now, so that it may
+        be the `popleft` of a deque."""
         ...
 
     def call(self, ticket: Any, attempt: int) -> Awaitable[Any]:
@@ -125,14 +126,17 @@ class CallPool:
         self._idle.append(future)
         await future
 
-    async def _work(self, worker: _Worker) -> None:
+    async def _work(self, worker: _Worker) -> None:  # noqa: PLR0912 - a hot loop is one function
         calls, clock = self._calls, self._clock
         start, call, succeeded = calls.start, calls.call, calls.succeeded
         simple = self._options.timeout is None and self._options.retry is None
         until = clock.monotonic() + SHARE
         unchecked = 0
         while not self._closed:
-            ticket = None if self.paused else start()
+            try:
+                ticket = start() if not self.paused else None
+            except IndexError:
+                ticket = None
             if ticket is None:
                 if self.paused or not calls.refill():
                     await self._wait_idle()

@@ -72,14 +72,13 @@ class KeyedAsyncSubtask(PooledSubtask):
         """Calls that could be started: the first of each key that has none running."""
         return len(self._ready)
 
-    def start(self) -> Slot | None:
+    def start(self) -> Slot:
         """Take the next call; a timer that was cleared while it waited is none."""
-        while self._ready:
+        while True:
             slot = self._ready.popleft()
             if not slot.is_timer or self._state.has_timer(slot.key, slot.record):
                 return slot
             self._close(slot, [])
-        return None
 
     def call(self, slot: Slot, attempt: int) -> Awaitable[Any]:
         """Begin an attempt on a fresh copy of the state."""

@@ -8,7 +8,7 @@ while a coroutine has it is kept in frozen form.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from itertools import repeat
 from typing import Any
@@ -118,6 +118,8 @@ class PendingList:
         self._chunks: deque[Chunk] = deque()
         self._ready: deque[Ticket] = deque()
         self._finished: deque[Ticket] = deque()
+        # Takes the next record to be called, in order of arrival; IndexError if there is none.
+        self.start: Callable[[], Ticket] = self._ready.popleft
 
     @property
     def waiting(self) -> int:
@@ -143,10 +145,6 @@ class PendingList:
                 except SerializationError:
                     # A snapshot that must hold it declines its checkpoint, with the reason.
                     continue
-
-    def start(self) -> Ticket | None:
-        """Take the next record to be called, in order of arrival."""
-        return self._ready.popleft() if self._ready else None
 
     def record(self, ticket: Ticket, attempt: int) -> Any:
         """The record of a call; for a further attempt as it came, whatever the first one did."""

@@ -22,6 +22,9 @@ from streamcp.serialization.captured import Captured
 # Records, results and waiters together, per call that may run at once: enough that a worker
 # always finds a next record while results wait for their turn (rule P21).
 PENDING_PER_CALL = 4
+# Each time the list is emptied and filled costs as much as twenty short calls: it may always hold
+# so many, but with few calls at once no more than an input channel.
+CHEAP_PENDING = 256
 
 
 class PooledSubtask(Subtask):
@@ -37,7 +40,9 @@ class PooledSubtask(Subtask):
         self._step_meter = self.chain.meters[self._node]
         self._reporter = self.chain.reporter(self._node)
         self._emit = self.chain.push_behind(self._node)
-        self._bound = PENDING_PER_CALL * spec.calls.concurrency
+        capacity = max(channel.capacity for channel in self.gate.channels)
+        few = min(CHEAP_PENDING, capacity)
+        self._bound = max(few, PENDING_PER_CALL * spec.calls.concurrency)
         self._captured: dict[int, Captured] = {}  # pending lists of checkpoints under way
 
     def make_pool(self, calls: Calls) -> None:

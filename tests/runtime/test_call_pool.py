@@ -38,7 +38,7 @@ class Calls:
         return len(self.queue)
 
     def start(self) -> Any:
-        return self.queue.popleft() if self.queue else None
+        return self.queue.popleft()
 
     async def call(self, ticket: Any, attempt: int) -> Any:
         self.running += 1

@@ -370,7 +370,7 @@ async def test_many_due_timers_do_not_exceed_the_bound_of_the_pending_list() -> 
     fn, on_timer = timed(log, calls)
     events = [Event(f"k{number}", "set") for number in range(50)]
     bench = timed_bench(events, fn, on_timer, source, concurrency=2)
-    engine = bench.engine()
+    engine = bench.engine(capacity=4)
     async with engine.running():
         await asyncio.sleep(5)
         assert len(engine["step"]._slots) <= 8

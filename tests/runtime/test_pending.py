@@ -39,8 +39,8 @@ def new_list(*, ordered: bool = True, keep: bool = True, serializer: Any = None)
 
 def started(pending: PendingList) -> list[Any]:
     tickets = []
-    while (ticket := pending.start()) is not None:
-        tickets.append(ticket)
+    while pending.waiting:
+        tickets.append(pending.start())
     return tickets
 
 
@@ -163,8 +163,8 @@ def test_any_use_emits_every_result_once_also_across_a_restore(
                 pending.admit(list(range(admitted, admitted + count)))
                 admitted += count
             case 2:
-                ticket = pending.start()
-                if ticket is not None:
+                if pending.waiting:
+                    ticket = pending.start()
                     running.append((ticket, pending.record(ticket, 1)))
             case 3 if running:
                 ticket, record = running.pop(data.draw(st.integers(0, len(running) - 1)))
@@ -178,7 +178,8 @@ def test_any_use_emits_every_result_once_also_across_a_restore(
                 pending.restore(entries)
     for ticket, record in running:
         pending.finish(ticket, record)
-    while (ticket := pending.start()) is not None:
+    while pending.waiting:
+        ticket = pending.start()
         pending.finish(ticket, pending.record(ticket, 1))
     emitted += pending.take_results(1000)
     assert (pending.count, pending.waiting) == (0, 0)
