@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from streamcp.operators.context import BroadcastContext, KeyContext
     from streamcp.operators.failures import Failure
-    from streamcp.operators.sinks import Sink, StagedSink, Transaction, TransactionalSink
+    from streamcp.operators.sinks import PlainSink, Sink, StagedSink, Transaction, TransactionalSink
     from streamcp.operators.sources import Source
     from streamcp.runners.handle import JobHandle as Running
     from streamcp.runners.handle import JobResult
@@ -66,6 +66,7 @@ __all__ = [
     "KeyedConnectedBroadcast",
     "KeyedStream",
     "MissingExtra",
+    "PlainSink",
     "Restart",
     "RestoreRefused",
     "Retry",
@@ -116,6 +117,7 @@ _HOMES = {
     "KeyedConnectedBroadcast": "streamcp.api.connected:KeyedConnectedBroadcast",
     "KeyedStream": "streamcp.api.streams:KeyedStream",
     "MissingExtra": "streamcp.errors:MissingExtra",
+    "PlainSink": "streamcp.operators.sinks:PlainSink",
     "Restart": "streamcp.config:Restart",
     "RestoreRefused": "streamcp.errors:RestoreRefused",
     "Retry": "streamcp.config:Retry",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -10,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from streamcp.api.functions import accepts, innermost, kind_of, name_of
 from streamcp.errors import DefinitionError
 
-Contract: TypeAlias = Literal["at_least_once", "transactional", "staged"]
+Contract: TypeAlias = Literal["at_least_once", "plain", "transactional", "staged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,12 @@ def find_sink(sink: Any) -> SinkFound:
     Raises DefinitionError for anything else, naming the remedy."""
     if isinstance(innermost(sink), type):
         return _made_by(sink, innermost(sink), bound=False)
+    if isinstance(sink, io.IOBase):
+        raise DefinitionError(
+            f"sink({name_of(sink)}) is an open file, which takes text and no lists of records; "
+            "write sink(sc.stdout()), sink(sc.files.json_lines(...)), or an object with "
+            "write(records)"
+        )
     if hasattr(sink, "write"):
         return SinkFound(lambda: sink, contract_of(sink, bound=True), single=True)
     if callable(sink) and kind_of(sink) == "coroutine":
@@ -63,14 +70,18 @@ def contract_of(sink: Any, *, bound: bool) -> Contract:
     arguments = {"write": 2, "prepare": 1, "commit": 2, "abort": 1} if has_prepare else {"write": 1}
     for method, count in arguments.items():
         if hasattr(sink, method):
-            _check_method(described, method, getattr(sink, method), count, bound)
-    if not has_prepare:
-        return "at_least_once"
-    return "transactional" if has_abort else "staged"
+            may_be_plain = method == "write" and not has_prepare
+            _check_method(described, method, getattr(sink, method), count, bound, may_be_plain)
+    if has_prepare:
+        return "transactional" if has_abort else "staged"
+    return "at_least_once" if kind_of(sink.write) == "coroutine" else "plain"
 
 
-def _check_method(described: str, method: str, fn: Any, count: int, bound: bool) -> None:
-    if not callable(fn) or kind_of(fn) != "coroutine":
+def _check_method(
+    described: str, method: str, fn: Any, count: int, bound: bool, may_be_plain: bool
+) -> None:
+    allowed = ("coroutine", "plain") if may_be_plain else ("coroutine",)
+    if not callable(fn) or kind_of(fn) not in allowed:
         raise DefinitionError(f"{described}: {method} is no coroutine; write async def {method}")
     if not accepts(fn, count + (not bound)):
         wanted = {"write": "records, transaction" if count == 2 else "records"}.get(

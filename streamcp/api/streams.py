@@ -37,7 +37,7 @@ from streamcp.api.options import (
     check_timer,
 )
 from streamcp.api.places import calling_place
-from streamcp.api.sinks import find_sink
+from streamcp.api.sinks import Contract, find_sink
 from streamcp.api.states import check_state
 from streamcp.errors import DefinitionError
 from streamcp.graph.logical import (
@@ -51,7 +51,7 @@ from streamcp.graph.logical import (
 )
 from streamcp.operators.context import KeyContext
 from streamcp.operators.failures import Failure
-from streamcp.operators.sinks import Sink, StagedSink
+from streamcp.operators.sinks import PlainSink, Sink, StagedSink
 from streamcp.operators.steps import (
     BranchStep,
     CountStep,
@@ -240,12 +240,12 @@ class Stream(Generic[T_co]):
     def sink(self, sink: Sink[T_co], /, **options: Unpack[SinkOptions]) -> SinkStep[T_co]: ...
     @overload
     def sink(
-        self, sink: StagedSink[T_co, Any], /, **options: Unpack[PlainOptions]
+        self, sink: PlainSink[T_co] | StagedSink[T_co, Any], /, **options: Unpack[PlainOptions]
     ) -> SinkStep[T_co]: ...
     @overload
     def sink(
         self,
-        sink: Callable[[], Sink[T_co] | StagedSink[T_co, Any]],
+        sink: Callable[[], Sink[T_co] | PlainSink[T_co] | StagedSink[T_co, Any]],
         /,
         **options: Unpack[PlainOptions],
     ) -> SinkStep[T_co]: ...
@@ -260,13 +260,12 @@ class Stream(Generic[T_co]):
         """Write the records to `sink`: a coroutine function of a list of records, a sink object
         (shared, so its parallelism is 1), or a class or function that makes one per subtask.
 
-        What it promises depends on its methods, see `streamcp.Sink` and `TransactionalSink`."""
+        What it promises depends on its methods, see `streamcp.Sink`, `PlainSink` and
+        `TransactionalSink`."""
         self._check("sink", options)
         found = find_sink(sink)
-        if found.kind != "at_least_once" and options.get("retry") is not None:
-            raise DefinitionError(
-                "sink(retry=) would write twice into one transaction; retry inside write"
-            )
+        if options.get("retry") is not None:
+            _check_retry(found.kind)
         if found.single and options.setdefault("parallelism", 1) not in (None, 1):
             raise DefinitionError(
                 f"sink(parallelism={options['parallelism']}): one object is one subtask; give its "
@@ -360,6 +359,18 @@ class Stream(Generic[T_co]):
 
     def _exchanged(self, exchange: Exchange) -> tuple[Connection, ...]:
         return tuple(replace(connection, exchange=exchange) for connection in self._connections)
+
+
+def _check_retry(contract: Contract) -> None:
+    if contract == "plain":
+        raise DefinitionError(
+            "sink(retry=) waits between two calls, and a plain write cannot wait; write "
+            "async def write"
+        )
+    if contract != "at_least_once":
+        raise DefinitionError(
+            "sink(retry=) would write twice into one transaction; retry inside write"
+        )
 
 
 class Step(Stream[T_co], Generic[In_co, T_co]):

@@ -135,6 +135,7 @@ def stand_in(job: Job, order: RunOrder, quota: Quota, teller: _Teller) -> None:
             folder = Path(order.folder, "output", f"{node.number}-{_as_file_name(node.label)}")
             opened = recording(folder, order.sink_delay, teller)
             node.spec = dataclasses.replace(spec, open=opened, kind="transactional")
+            node.name = node.label  # a plain sink needs none
 
 
 def _as_file_name(label: str) -> str:

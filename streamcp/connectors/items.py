@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 # Long enough that the cost per batch vanishes beside that of the records, short enough that a
 # batch of a slow pipeline is no large part of a snapshot.
-_BATCH = 1024
+_BATCH = 2048
 
 
 def items(values: Iterable[T], /) -> Source[T]:

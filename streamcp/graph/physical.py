@@ -1,7 +1,8 @@
 """From steps to tasks: which steps are fused, and which channels link the subtasks.
 
-A source, an asynchronous step and every exchange start a new task; synchronous steps run in the
-task of the step before them. The plan is plain data and the same for every run of the same graph.
+A source, an asynchronous step or sink and every exchange start a new task; synchronous steps run
+in the task of the step before them. The plan is plain data and the same for every run of
+the same graph.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _fused_with(graph: LogicalGraph, node: Node) -> Node | None:
     if len(node.inputs) != 1 or starts_task(node):
         return None
     connection = node.inputs[0]
-    if isinstance(connection.node.spec, SinkStep):
+    if isinstance(connection.node.spec, SinkStep) and starts_task(connection.node):
         return None  # a sink waits for its target: what reads its errors does not wait with it
     here, there = effective_parallelism(graph, node), effective_parallelism(graph, connection.node)
     match connection.exchange:
@@ -125,7 +126,9 @@ def _fused_with(graph: LogicalGraph, node: Node) -> Node | None:
 
 def starts_task(node: Node) -> bool:
     """Sources, sinks and coroutine functions wait: each has a task of its own."""
-    if isinstance(node.spec, SourceStep | SinkStep):
+    if isinstance(node.spec, SinkStep):
+        return node.spec.kind != "plain"
+    if isinstance(node.spec, SourceStep):
         return True
     return isinstance(node.spec, Call) and node.spec.calls is not None
 

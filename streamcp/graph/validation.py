@@ -57,9 +57,7 @@ def _ends(graph: LogicalGraph) -> Iterator[str]:
 def _exactly_once_sinks(graph: LogicalGraph) -> Iterator[str]:
     """One problem for all of them: there is one setting to be changed."""
     sinks = [
-        node
-        for node in graph.nodes
-        if isinstance(node.spec, SinkStep) and node.spec.kind != "at_least_once"
+        node for node in graph.nodes if isinstance(node.spec, SinkStep) and node.spec.exactly_once
     ]
     if sinks:
         yield (
@@ -114,7 +112,7 @@ def _kept_in_checkpoints(node: Node) -> str | None:
         return "its position is found by name"
     if isinstance(node.spec, _STATEFUL):
         return "its state is found by name"
-    if isinstance(node.spec, SinkStep):
+    if isinstance(node.spec, SinkStep) and node.spec.kind != "plain":
         return "its transactions and pending records are found by name"
     if isinstance(node.spec, Call) and node.spec.calls is not None:
         return "its pending records are found by name"

@@ -1,6 +1,7 @@
 """The sink contract: a coroutine, or an object with one to four methods.
 
-- only `write(records)`: at least once.
+- only `write(records)`: at least once. If it is a plain function, it is called inline, in the task
+  of the step before it, like the function of any other step.
 - `write(records, transaction)`, `prepare`, `commit` and `abort`: exactly once, written directly.
 - the same without `abort`: exactly once, *staged*: the records wait in the snapshots and the
   target gets them after the checkpoint that holds them is complete (write-ahead).
@@ -42,6 +43,16 @@ class Sink(Protocol[T_contra]):
         ...
 
 
+class PlainSink(Protocol[T_contra]):
+    """At least once, without waiting: for targets in memory.
+
+    Called inline, in the task of the step before it; a call that blocks stops the whole job."""
+
+    def write(self, records: Sequence[T_contra], /) -> None:
+        """Take `records`; when it returns they are in the target."""
+        ...
+
+
 class StagedSink(Protocol[T_contra, Token]):
     """Exactly once, by staging: called only with what a complete checkpoint holds."""
 
@@ -71,4 +82,4 @@ class TransactionalSink(StagedSink[T_contra, Token], Protocol[T_contra, Token]):
         ...
 
 
-AnySink: TypeAlias = Sink[T] | StagedSink[T, Any]
+AnySink: TypeAlias = Sink[T] | PlainSink[T] | StagedSink[T, Any]

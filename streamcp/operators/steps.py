@@ -133,12 +133,18 @@ class SinkStep:
     """Writes to a sink.
 
     `open` returns the sink object (one per subtask). `kind` says which contract it keeps:
-    "at_least_once" (`write(records)`), "transactional" (with `abort`) or "staged" (without)."""
+    "at_least_once" (`write(records)`), "plain" (the same as a plain function), "transactional"
+    (with `abort`) or "staged" (without)."""
 
     open: Callable[[], Any]
-    kind: Literal["at_least_once", "transactional", "staged"]
+    kind: Literal["at_least_once", "plain", "transactional", "staged"]
     retry: Retry | None = None
     on_error: OnError = "fail"
+
+    @property
+    def exactly_once(self) -> bool:
+        """Every record is in the target once, to readers of committed data."""
+        return self.kind in ("transactional", "staged")
 
 
 StepSpec: TypeAlias = (

@@ -134,9 +134,9 @@ class Attempt:
 
     async def _open_sinks(self, stack: AsyncExitStack) -> None:
         """Open every sink, and let it remove what no checkpoint names, before any one writes."""
+        for subtask in self.subtasks:
+            await subtask.open(stack)
         sinks = [subtask for subtask in self.subtasks if isinstance(subtask, SinkSubtask)]
-        for sink in sinks:
-            await sink.open(stack)
         for sink in sinks:
             kept = {
                 name

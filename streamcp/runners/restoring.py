@@ -56,7 +56,7 @@ def task_shapes(plan: PhysicalPlan) -> tuple[TaskShape, ...]:
 
 
 def _exactly_once(spec: Any) -> bool:
-    return isinstance(spec, SinkStep) and spec.kind != "at_least_once"
+    return isinstance(spec, SinkStep) and spec.exactly_once
 
 
 def choose(

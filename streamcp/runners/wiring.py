@@ -73,7 +73,7 @@ def _kind(task: TaskPlan) -> type[Subtask]:
             return AtLeastOnceSubtask
         case SinkStep(kind="transactional"):
             return TransactionalSubtask
-        case SinkStep():
+        case SinkStep(kind="staged"):
             return StagedSubtask
         case ProcessStep() if spec.calls is not None:
             return KeyedAsyncSubtask

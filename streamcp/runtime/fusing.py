@@ -43,6 +43,7 @@ from streamcp.operators.steps import (
 from streamcp.runtime.broadcast_steps import BroadcastRun
 from streamcp.runtime.calling import Push, Reporter, expanded
 from streamcp.runtime.keyed_steps import NOTHING, KeyedRun, refuse_in_place
+from streamcp.runtime.meters import StepMeter
 
 # CPython allows twenty nested blocks; a loop and the `try` in it are two. Deeper steps get a
 # loop of their own.
@@ -74,6 +75,10 @@ class Fusable(Protocol):
 
     def only_step_behind(self, node: Node, output: str) -> Node | None:
         """The one fused step that alone reads an output."""
+        ...
+
+    def counted_only(self, node: Node, output: str) -> StepMeter | None:
+        """The meter of the sink that alone reads an output, if it drops everything."""
         ...
 
     def only_keyed_edge_behind(self, node: Node, output: str) -> KeyedEdge | None:
@@ -194,13 +199,14 @@ class LoopWriter:
         self._counters[count] = len(self._body) - 1
         return count
 
-    def _count_by_length(self, count: str, out: str) -> None:
-        if not out:
-            return
+    def _counts_by(self, count: str, length: str) -> bool:
+        """Replace counting one by one by a length that is known after the loop."""
         place = self._counters.pop(count, None)
-        if place is not None:
-            self._body[place] = ""
-            self._after.insert(0, f"{count} = len({out})")
+        if place is None:
+            return False
+        self._body[place] = ""
+        self._after.insert(0, f"{count} = {length}")
+        return True
 
     def _each(self, node: Node, number: int) -> None:
         """Write the loop over the values that a call returned as `m<number>`."""
@@ -344,14 +350,21 @@ class LoopWriter:
         self._after.append(f"meter{number}.records_out += {count}")
         step = self._chain.only_step_behind(node, output)
         edge = self._chain.only_keyed_edge_behind(node, output)
+        counted = self._chain.counted_only(node, output)
         if step is not None and self._depth < DEEPEST:
             self._step(step, value, count)
         elif edge is not None:
-            self._route(edge, value)
+            self._route(edge, value, count)
+        elif counted is not None:
+            self._line("pass")
+            self._names[f"dropped{number}"] = counted
+            self._after.append(f"dropped{number}.records_in += {count}")
         else:
-            self._count_by_length(count, self._collect(node, output, value))
+            out = self._collect(node, output, value)
+            if out:
+                self._counts_by(count, f"len({out})")
 
-    def _route(self, edge: KeyedEdge, value: str) -> None:
+    def _route(self, edge: KeyedEdge, value: str, count: str) -> None:
         """Write the hand-over to a keyed exchange."""
         number = self._number()
         self._names[f"key{number}"] = edge.key
@@ -369,6 +382,10 @@ class LoopWriter:
             f"    add{number} = route{number}(k{number})",
         )
         self._line(f"add{number}({value})")
+        self._names[f"partials{number}"] = edge.partials
+        waiting = f"sum(map(len, partials{number}))"
+        if self._counts_by(count, f"{waiting} - before{number}"):
+            self._before.append(f"before{number} = {waiting}")
         self._after.append(f"flush{number}()")
 
     def _collect(self, node: Node, output: str, value: str) -> str:

@@ -36,7 +36,8 @@ class SinkSubtask(Subtask):
         self._sink = spec.open()
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """Enter the sink, if it is a context manager, until the job ends."""
+        """Enter the sinks of this subtask that are context managers, until the job ends."""
+        await super().open(stack)
         if hasattr(self._sink, "__aenter__"):
             await stack.enter_async_context(self._sink)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 from streamcp.channel.output_gate import KeyedEdge, OutputEdge
@@ -27,6 +28,7 @@ from streamcp.runtime.fusing import Loop
 from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.keyed_steps import NOTHING, KeyedRun
 from streamcp.runtime.meters import StepMeter
+from streamcp.runtime.plain_sink import PlainSinkRun
 from streamcp.runtime.snapshots import Freezing
 from streamcp.state.broadcast import BroadcastState
 from streamcp.state.keyed import KeyedState
@@ -47,13 +49,14 @@ class Chain:
         self._reporters: dict[Node, Reporter] = {}
         self._keyed: dict[Node, KeyedRun] = {}
         self._broadcast: dict[Node, BroadcastRun] = {}
+        self._sinks: dict[Node, PlainSinkRun] = {}
 
     # ---- wiring
 
     def into_head(self, port: int = 0) -> Push:
         """Wire the chain of a task whose head is a synchronous step, from one of its inputs."""
         head = self._plan.head
-        push = self._loop(head, port)
+        push = self._into(head, port)
         if isinstance(head.spec, BroadcastStep | KeyedBroadcastStep) and port == 0:
             return self.broadcast_run(head).reading(push)
         return push
@@ -64,7 +67,7 @@ class Chain:
 
     def behind(self, node: Node, output: str = "main") -> Push | None:
         """Wire what comes behind an output of a step: fused steps and outgoing edges."""
-        pushes = [self._loop(step) for step in self._steps_behind(node, output)]
+        pushes = [self._into(step) for step in self._steps_behind(node, output)]
         pushes += [edge.push for edge in self._edges.get((node, output), ())]
         if len(pushes) < 2:
             return pushes[0] if pushes else None
@@ -76,10 +79,21 @@ class Chain:
         return push_to_all
 
     def only_step_behind(self, node: Node, output: str) -> Node | None:
-        """The one fused step that alone reads an output."""
+        """The one fused step that alone reads an output, if it is called record by record."""
+        step = self._alone_behind(node, output)
+        return step if step is not None and not isinstance(step.spec, SinkStep) else None
+
+    def counted_only(self, node: Node, output: str) -> StepMeter | None:
+        """The meter of the sink that alone reads an output, if it drops everything."""
+        step = self._alone_behind(node, output)
+        if step is None or not isinstance(step.spec, SinkStep):
+            return None
+        sink = self._plain_sink(step, step.spec)
+        return sink.meter if sink.drops_everything else None
+
+    def _alone_behind(self, node: Node, output: str) -> Node | None:
         steps = self._steps_behind(node, output)
-        alone = len(steps) == 1 and not self._edges.get((node, output))
-        return steps[0] if alone else None
+        return steps[0] if len(steps) == 1 and not self._edges.get((node, output)) else None
 
     def only_keyed_edge_behind(self, node: Node, output: str) -> KeyedEdge | None:
         """The one keyed exchange that alone reads an output."""
@@ -97,10 +111,23 @@ class Chain:
             if connection.node is node and connection.output == output
         ]
 
-    def _loop(self, node: Node, port: int = 0) -> Push:
+    def _into(self, node: Node, port: int = 0) -> Push:
+        """Wire a step: a loop over records that begins there, or a sink that takes lists."""
+        if isinstance(node.spec, SinkStep):
+            return self._plain_sink(node, node.spec).push
         if (node, port) not in self._loops:
             self._loops[node, port] = Loop(self, node, port)
         return self._loops[node, port].push
+
+    def _plain_sink(self, node: Node, spec: SinkStep) -> PlainSinkRun:
+        if node not in self._sinks:
+            self._sinks[node] = PlainSinkRun(spec.open(), self.reporter(node), self.meters[node])
+        return self._sinks[node]
+
+    async def open_sinks(self, stack: AsyncExitStack) -> None:
+        """Enter the plain sinks that are context managers."""
+        for run in self._sinks.values():
+            await run.open(stack)
 
     def reporter(self, node: Node) -> Reporter:
         """What decides about failed records of a step."""

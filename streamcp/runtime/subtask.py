@@ -6,6 +6,7 @@ The kinds of subtask differ in what they take, work on and hold; see their own f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -129,6 +130,10 @@ class Subtask:
     def prepare(self) -> None:
         """Wire the chain and make what the kind holds, once, before anything is restored."""
         raise NotImplementedError
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Enter every sink of this subtask that is a context manager, until the job ends."""
+        await self.chain.open_sinks(stack)
 
     async def run(self) -> None:
         """Work until finished or cancelled."""

@@ -226,7 +226,7 @@ def test_sink_object_is_one_subtask(job: sc.Job, stream: AnyStream) -> None:
     stream.sink(sink, name="out")
     spec = _last(job).spec
     assert isinstance(spec, SinkStep)
-    assert (spec.open(), spec.kind, _last(job).parallelism) == (sink, "at_least_once", 1)
+    assert (spec.open(), spec.kind, _last(job).parallelism) == (sink, "plain", 1)
 
 
 def test_coroutine_sink_has_the_parallelism_of_the_job(job: sc.Job, stream: AnyStream) -> None:
@@ -243,6 +243,7 @@ def test_coroutine_sink_has_the_parallelism_of_the_job(job: sc.Job, stream: AnyS
 REFUSED: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ("value", lambda s, k: s.map(5), "a function is needed"),
     ("plain_async", lambda s, k: s.map(str, concurrency=2), "concurrency= is for coroutine"),
+    ("plain_sink_retry", lambda s, k: s.sink(sc.discard(), retry=sc.Retry()), "async def write"),
     ("plain_retry", lambda s, k: s.map(partial(str), retry=sc.Retry()), "write async def"),
     ("timer_kind", lambda s, k: k.process(process, state=Visits, on_timer=slow_timer), "plain"),
     ("generator", lambda s, k: s.map(many), "write flat_map"),

@@ -17,14 +17,14 @@ async def read(source: Source[Any], position: Any) -> list[tuple[Sequence[Any], 
 
 
 async def test_list_is_read_in_order_and_in_batches() -> None:
-    batches = await read(items(list(range(2500))), 0)
+    batches = await read(items(list(range(5000))), 0)
 
-    assert [len(values) for values, _ in batches] == [1024, 1024, 452]
-    assert [value for values, _ in batches for value in values] == list(range(2500))
-    assert [position for _, position in batches] == [1024, 2048, 2500]
+    assert [len(values) for values, _ in batches] == [2048, 2048, 904]
+    assert [value for values, _ in batches for value in values] == list(range(5000))
+    assert [position for _, position in batches] == [2048, 4096, 5000]
 
 
-@given(count=st.integers(0, 3000), position=st.integers(0, 3000))
+@given(count=st.integers(0, 6000), position=st.integers(0, 6000))
 async def test_opened_at_a_position_gives_the_same_tail(count: int, position: int) -> None:
     batches = await read(items(range(count)), position)
 

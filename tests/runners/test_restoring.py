@@ -152,3 +152,11 @@ async def test_state_of_a_step_that_was_renamed_is_refused() -> None:
     await _write(engine)
     with pytest.raises(RestoreRefused, match="state of step 'count'"):
         engine.restored(1, build("tally"))
+
+
+def test_only_sinks_that_commit_are_recorded_as_exactly_once() -> None:
+    recorded = {
+        kind: [name for task in task_shapes(plan_of(kind)) for name in task.exactly_once]
+        for kind in (write, sc.discard, Direct)
+    }
+    assert recorded == {write: [], sc.discard: [], Direct: ["out"]}
