@@ -202,6 +202,8 @@ class JobSettings:
       committed since.
     - `take_over`: start although another copy of the job shows life.
     - `fresh`: start anew, keeping checkpoint ids increasing.
+    - `restore`: the directory of a savepoint to begin from, instead of a checkpoint of the job's
+      own; with `fresh` also if the job has such.
     """
 
     checkpoints: Checkpoints | None = None
@@ -211,3 +213,4 @@ class JobSettings:
     fresh: bool = False
     accept_duplicates: bool = False
     take_over: bool = False
+    restore: str | Path | None = None

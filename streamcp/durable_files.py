@@ -164,6 +164,16 @@ class DurableFiles:
                 if not self.is_directory(path):
                     raise
 
+    def make_new_directory(self, path: Path) -> bool:
+        """Make directory `path`; False if the name is taken. Durable after `sync_directory` of its
+        parent."""
+        with _explained("made", path):
+            try:
+                self.system.mkdir(path)
+            except FileExistsError:
+                return False
+        return True
+
     def make_directories(self, path: Path) -> None:
         """Make directory `path` and its missing parents, durably."""
         if self.exists(path):

@@ -31,16 +31,19 @@ class ChannelId:
         return f"{self.sender} -> {self.receiver} ({self.edge})"
 
 
-def transaction_prefix(job: str, sink: str) -> str:
-    """What the texts of all transactions of one sink begin with, and those of no other sink."""
-    return f"{_quoted(job)}.{_quoted(sink)}."
+def transaction_prefix(job: str, sink: str, fork: str = "") -> str:
+    """What the texts of all transactions of one sink begin with, and those of no other sink, and
+    of no other fork of the job (one that began from a savepoint)."""
+    owner = f"{_quoted(job)}~{_quoted(fork)}" if fork else _quoted(job)
+    return f"{owner}.{_quoted(sink)}."
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TransactionId:
     """The identity of a sink's transaction in the outside world (rule P30).
 
-    `number` counts the transactions of one sink subtask within one attempt.
+    `number` counts the transactions of one sink subtask within one attempt. `fork` is empty unless
+    the job began from a savepoint: then the job that took it may go on with the same attempts.
     """
 
     job: str
@@ -48,14 +51,15 @@ class TransactionId:
     subtask: int
     attempt: int
     number: int
+    fork: str = ""
 
     def __str__(self) -> str:
         """A stable text for file names and tables of the target: no two ids share one."""
-        prefix = transaction_prefix(self.job, self.sink)
+        prefix = transaction_prefix(self.job, self.sink, self.fork)
         return f"{prefix}{self.subtask}.{self.attempt}.{self.number}"
 
 
 def _quoted(name: str) -> str:
-    # The dot separates, so it must not occur inside a name; slashes and the like would not do in
-    # a file name.
-    return quote(name, safe="").replace(".", "%2E")
+    # Dot and tilde separate, so they must not occur inside a name; slashes and the like would not
+    # do in a file name.
+    return quote(name, safe="").replace(".", "%2E").replace("~", "%7E")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from typing_extensions import TypeVar
@@ -131,6 +132,7 @@ class Job:
         fresh: bool | None = None,
         accept_duplicates: bool | None = None,
         take_over: bool | None = None,
+        restore: str | Path | None = None,
         restart: Restart | None = None,
         channel_capacity: int | None = None,
     ) -> JobResult:
@@ -140,6 +142,9 @@ class Job:
         - `accept_duplicates`: continue from an older checkpoint although later output was
           committed.
         - `take_over`: start although another copy of the job shows life; that one is fenced.
+        - `restore`: begin from the savepoint in this directory. A job that has checkpoints of its
+          own is refused, except with `fresh`; once it has completed one since, it continues from
+          there, and is run without `restore`.
 
         The first Ctrl-C or SIGTERM stops the job with a last checkpoint; then this returns. The
         second ends it at once.
@@ -156,6 +161,7 @@ class Job:
                 fresh=fresh,
                 accept_duplicates=accept_duplicates,
                 take_over=take_over,
+                restore=restore,
                 restart=restart,
                 channel_capacity=channel_capacity,
             )
@@ -168,6 +174,7 @@ class Job:
         fresh: bool | None = None,
         accept_duplicates: bool | None = None,
         take_over: bool | None = None,
+        restore: str | Path | None = None,
         restart: Restart | None = None,
         channel_capacity: int | None = None,
     ) -> JobResult:
@@ -177,6 +184,7 @@ class Job:
             fresh=fresh,
             accept_duplicates=accept_duplicates,
             take_over=take_over,
+            restore=restore,
             restart=restart,
             channel_capacity=channel_capacity,
         )
@@ -190,6 +198,7 @@ class Job:
         fresh: bool | None = None,
         accept_duplicates: bool | None = None,
         take_over: bool | None = None,
+        restore: str | Path | None = None,
         restart: Restart | None = None,
         channel_capacity: int | None = None,
     ) -> AbstractAsyncContextManager[JobHandle]:
@@ -201,6 +210,7 @@ class Job:
             fresh=fresh,
             accept_duplicates=accept_duplicates,
             take_over=take_over,
+            restore=restore,
             restart=restart,
             channel_capacity=channel_capacity,
         )

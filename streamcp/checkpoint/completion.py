@@ -49,13 +49,16 @@ class TransactionLog:
         subtask: int,
         attempt: int,
         restored: Iterable[NamedTransaction] = (),
+        *,
+        fork: str = "",
     ) -> None:
         """Begin an attempt; `restored` are the transactions that the restored checkpoint names,
-        in order, of this and (under another parallelism) of other subtasks.
+        in order, of this and (under another parallelism) of other subtasks. `fork` is that of
+        the job's own transactions (see `TransactionId`).
 
         They are to be committed first (`to_commit`) and keep their identities; new ones count
         from 1 under the new attempt."""
-        self._identity = TransactionId(job, sink, subtask, attempt, 1)
+        self._identity = TransactionId(job, sink, subtask, attempt, 1, fork)
         self._used = False
         self._last_barrier = _RESTORED
         self._complete = _RESTORED

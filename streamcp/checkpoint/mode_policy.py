@@ -109,21 +109,26 @@ class ModePolicy:
         return self._bound is None or in_flight_bytes <= self._bound
 
     def choose(
-        self, predicted_alignment: float | None = None, in_flight_bytes: int = 0
+        self,
+        predicted_alignment: float | None = None,
+        in_flight_bytes: int = 0,
+        *,
+        asked: ChosenMode | None = None,
     ) -> ModeChoice:
         """Choose the mode of the checkpoint that is being triggered (rule P27).
 
         `predicted_alignment` in seconds, None if unknown; `in_flight_bytes` is the estimate for
         the whole job. What would be too much to capture starts aligned, to be escalated as soon
-        as it fits."""
-        mode, reason = self._wanted(predicted_alignment)
+        as it fits. `asked`: the mode that was asked for this one checkpoint; None: the job's."""
+        by = asked or self._mode
+        mode, reason = self._wanted(by, predicted_alignment)
         if mode == "unaligned" and not self.fits(in_flight_bytes):
             reason = (
                 f"{reason}; but {in_flight_bytes} bytes in flight are more than "
                 f"max_in_flight_bytes={self._bound}"
             )
             return ModeChoice("aligned", 0.0, reason, predicted_alignment)
-        after = self._timeout if mode == "aligned" and self._mode == "adaptive" else None
+        after = self._timeout if mode == "aligned" and by == "adaptive" else None
         return ModeChoice(mode, after, reason, predicted_alignment)
 
     def observe(self, choice: ModeChoice, alignment: float, *, escalated: bool) -> None:
@@ -146,9 +151,9 @@ class ModePolicy:
         self._distrusted = 0
         self._next_distrust = DISTRUST_FIRST
 
-    def _wanted(self, predicted: float | None) -> tuple[CheckpointMode, str]:
-        if self._mode != "adaptive":
-            return self._mode, f"the mode is {self._mode}"
+    def _wanted(self, by: ChosenMode, predicted: float | None) -> tuple[CheckpointMode, str]:
+        if by != "adaptive":
+            return by, f"the mode is {by}"
         if self._timeout <= 0:
             return "unaligned", "the alignment timeout is 0"
         if not self._predict:
@@ -166,6 +171,18 @@ class ModePolicy:
         if self._was_slow:
             return "unaligned", f"predicted alignment {predicted:.3f} s is above {limit:.3f} s"
         return "aligned", f"predicted alignment {predicted:.3f} s is within {limit:.3f} s"
+
+
+# From the one that suits every use of a checkpoint to the one that is soonest there.
+_STRICTEST_FIRST: tuple[ChosenMode, ...] = ("aligned", "adaptive", "unaligned")
+
+
+def strictest(modes: Iterable[ChosenMode | None]) -> ChosenMode | None:
+    """Choose for a checkpoint that answers several requests; None where nobody asks for a mode.
+
+    What is aligned serves whoever asked for less, but not the other way round."""
+    asked = set(modes)
+    return next((mode for mode in _STRICTEST_FIRST if mode in asked), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,7 @@ class Manifest:
 
     `classes` is the class table (see `serialization`), `statistics` the job-wide figures of the
     checkpoint as plain JSON values, `final` marks the last checkpoint of a job that finished.
+    `fork` is in the names of the transactions of a job that began from a savepoint (rule P30).
     Times are milliseconds since the epoch.
     """
 
@@ -129,3 +130,4 @@ class Manifest:
     classes: tuple[Mapping[str, Any], ...]
     statistics: Mapping[str, Any] = field(default_factory=dict)
     final: bool = False
+    fork: str = ""

@@ -15,7 +15,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from streamcp.checkpoint.failure_reason import FailureCounter, FailureReason
-from streamcp.checkpoint.mode_policy import ChosenMode, ModePolicy, predict_alignment
+from streamcp.checkpoint.mode_policy import (
+    ChosenMode,
+    ModePolicy,
+    predict_alignment,
+    strictest,
+)
 from streamcp.checkpoint.pending import (
     AllAcknowledged,
     Ended,
@@ -32,7 +37,8 @@ from streamcp.config import Checkpoints
 from streamcp.coordinator.disk import DiskWork
 from streamcp.coordinator.gateway import JobFacts, TaskGateway
 from streamcp.coordinator.limits import Limits
-from streamcp.coordinator.requests import Request, Requests
+from streamcp.coordinator.requests import PLAIN, Request, Requests, Wish
+from streamcp.coordinator.stopping import UndecidedStop, savepoints_to_wait_for
 from streamcp.errors import CheckpointFailed, Fenced, JobFailed, StorageError
 from streamcp.identifiers import SubtaskId
 from streamcp.observability import events
@@ -92,6 +98,7 @@ class Coordinator:
         self._failure: Exception | None = None
         self._overdue = False
         self._commit_deadline: float | None = None
+        self._undecided_stop: UndecidedStop | None = None
         self._in_trigger = False
         self.last_completed: int | None = None
         self.ended = asyncio.Event()
@@ -107,20 +114,34 @@ class Coordinator:
 
     # ---- what the user asks
 
-    def request(self) -> Request:
-        """Ask for a checkpoint; the request gets its figures, or CheckpointFailed."""
-        return self._ask(self._triggers.request)
+    def request(self, wish: Wish = PLAIN) -> Request:
+        """Ask for a checkpoint; the request gets its figures, or CheckpointFailed.
 
-    def request_stop(self) -> Request:
-        """Ask for the checkpoint of a stop."""
-        return self._ask(self._triggers.request_stop)
-
-    def _ask(self, ask: Callable[[int], None]) -> Request:
-        number, future = self._requests.new()
-        ask(number)
+        One for a savepoint stays in the storage until it is unpinned. If the wish is to stop with
+        a savepoint, the subtasks hold still from the cut on, and whoever asked must call
+        `savepoint_written` once, whatever comes of it."""
+        number, future = self._requests.new(wish)
+        if wish.stop:
+            self._triggers.request_stop(number)
+        else:
+            self._triggers.request(number)
         self._tasks.look_at(0.0)
         self._wakeup.set()
         return future
+
+    def savepoint_written(self, *, succeeded: bool) -> None:
+        """Decide a stop with a savepoint: the job ends, or (if none of those that were asked for
+        could be written) goes on (rule P33)."""
+        stop = self._undecided_stop
+        if stop is None or not (succeeded or stop.has_failed()):
+            return
+        self._undecided_stop = None
+        self._triggers.ended(stop.decision, self._clock.monotonic(), completed=succeeded)
+        if succeeded:
+            self._end_by(stop.decision)
+        else:
+            self._tasks.release()
+        self._wakeup.set()
 
     def set_mode(self, mode: ChosenMode) -> None:
         """Use another mode from the next trigger on (rule P28)."""
@@ -275,7 +296,8 @@ class Coordinator:
         facts = self._facts
         plan = make_plan(facts.subtasks, facts.senders, facts.sources, self._tasks.finished())
         prediction = predict_alignment(self._tasks.facts()) if self._settings else None
-        choice = self._modes.choose(prediction, self._estimated_bytes())
+        asked = strictest(wish.mode for wish in self._requests.wishes(decision.requests))
+        choice = self._modes.choose(prediction, self._estimated_bytes(), asked=asked)
         pending = PendingCheckpoint(
             checkpoint_id=checkpoint_id,
             attempt=facts.attempt,
@@ -376,6 +398,7 @@ class Coordinator:
             return
         if self._storage is not None:
             manifest = self._manifest(pending, all_in)
+            self._pin_for_savepoints(self._storage, pending.checkpoint_id)
             try:
                 await in_thread(self._storage.complete, manifest)
             except Fenced:
@@ -387,6 +410,12 @@ class Coordinator:
                 self._fail(pending, ended)
                 return
         self._completed(pending)
+
+    def _pin_for_savepoints(self, storage: CheckpointStorage, checkpoint_id: int) -> None:
+        _, decision = self._running[checkpoint_id]
+        for wish in self._requests.wishes(decision.requests):
+            if wish.savepoint:
+                storage.pin(checkpoint_id)
 
     def _manifest(self, pending: PendingCheckpoint, all_in: AllAcknowledged) -> Manifest:
         facts = self._facts
@@ -404,6 +433,7 @@ class Coordinator:
             classes=self._classes(),
             statistics=CheckpointStatistics.of(pending, durable_at=now).as_dict(),
             final=pending.kind == "final",
+            fork=facts.fork,
         )
 
     def _completed(self, pending: PendingCheckpoint) -> None:
@@ -424,20 +454,30 @@ class Coordinator:
             statistics.barrier_delay,
             escalated=pending.escalated_after is not None,
         )
-        self._triggers.ended(decision, now, completed=True)
+        if decision.kind == "stop" and (count := self._savepoints_to_wait_for(decision)):
+            self._undecided_stop = UndecidedStop(decision, count)
+        else:
+            self._triggers.ended(decision, now, completed=True)
         self._keep_in_history(statistics)
         self._event(events.CheckpointCompleted, n, statistics.as_dict())
         self._tasks.notify_complete(n)
         if self._storage is not None:
             self._disk.call(partial(self._storage.retain, self._limits.retain))
         self._requests.completed(decision.requests, statistics)
-        if decision.kind in ("stop", "final"):
-            self.outcome = "stopped" if decision.kind == "stop" else "finished"
-            # Only with storage: without it, nothing would commit what is left behind.
-            if decision.kind == "stop" and self._storage is not None:
-                self._commit_deadline = now + COMMIT_TIME
-            self._end_if_committed()
+        if decision.kind in ("stop", "final") and self._undecided_stop is None:
+            self._end_by(decision)
         self._wakeup.set()
+
+    def _savepoints_to_wait_for(self, decision: TriggerNow) -> int:
+        return savepoints_to_wait_for(self._requests.wishes(decision.requests))
+
+    def _end_by(self, decision: TriggerNow) -> None:
+        """End the job as soon as its sinks have committed what its last checkpoint names."""
+        self.outcome = "stopped" if decision.kind == "stop" else "finished"
+        # Only with storage: without it, nothing would commit what is left behind.
+        if decision.kind == "stop" and self._storage is not None:
+            self._commit_deadline = self._clock.monotonic() + COMMIT_TIME
+        self._end_if_committed()
 
     def _after_end(self) -> None:
         """When nobody does anything more by itself, the final checkpoint is due (rule P33)."""
@@ -454,7 +494,8 @@ class Coordinator:
         await self._disk.finish()
 
     def close(self, error: Exception) -> None:
-        """The attempt is over: nobody will answer the waiting requests."""
+        """The attempt is over: nobody will answer the waiting requests, or decide a stop."""
+        self._undecided_stop = None
         self._requests.close(error)
 
 

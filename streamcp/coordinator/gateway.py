@@ -27,6 +27,10 @@ class TaskGateway(Protocol):
         """End a checkpoint at every subtask."""
         ...
 
+    def release(self) -> None:
+        """Let the subtasks go on that hold still for a stop."""
+        ...
+
     def notify_complete(self, checkpoint_id: int) -> None:
         """Tell every subtask that a checkpoint is complete."""
         ...
@@ -67,3 +71,4 @@ class JobFacts:
     subtasks: tuple[SubtaskId, ...]
     senders: Mapping[SubtaskId, frozenset[SubtaskId]]
     sources: frozenset[SubtaskId]
+    fork: str = ""

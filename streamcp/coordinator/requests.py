@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 
+from streamcp.checkpoint.mode_policy import ChosenMode
 from streamcp.checkpoint.statistics import CheckpointStatistics
 
 Request = asyncio.Future[CheckpointStatistics]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked of a checkpoint beyond that it is complete.
+
+    - `mode`: None for the job's.
+    - `savepoint`: it stays until whoever asked has copied it.
+    - `stop`: the job ends with it, once it is copied if it is to be."""
+
+    mode: ChosenMode | None = None
+    savepoint: bool = False
+    stop: bool = False
+
+
+PLAIN = Wish()
 
 
 class Requests:
@@ -15,14 +33,19 @@ class Requests:
 
     def __init__(self) -> None:
         self._count = 0
-        self._waiting: dict[int, Request] = {}
+        self._waiting: dict[int, tuple[Wish, Request]] = {}
 
-    def new(self) -> tuple[int, Request]:
+    def new(self, wish: Wish) -> tuple[int, Request]:
         """Make a request: its number and what will get the answer."""
         self._count += 1
         future: Request = asyncio.get_running_loop().create_future()
-        self._waiting[self._count] = future
+        self._waiting[self._count] = wish, future
         return self._count, future
+
+    def wishes(self, numbers: Iterable[int]) -> list[Wish]:
+        """What those ask for that have not been answered and still wait."""
+        waiting = [self._waiting[number] for number in numbers if number in self._waiting]
+        return [wish for wish, future in waiting if not future.done()]
 
     def completed(self, numbers: Iterable[int], statistics: CheckpointStatistics) -> None:
         """Answer with the figures of the checkpoint."""
@@ -40,5 +63,5 @@ class Requests:
         self.failed(list(self._waiting), error)
 
     def _take(self, numbers: Iterable[int]) -> list[Request]:
-        found = [self._waiting.pop(number, None) for number in numbers]
-        return [future for future in found if future is not None and not future.done()]
+        found = [self._waiting.pop(number) for number in numbers if number in self._waiting]
+        return [future for _, future in found if not future.done()]

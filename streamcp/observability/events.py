@@ -38,13 +38,15 @@ class JobStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobRestored(Event):
-    """An attempt took its state from a checkpoint, and runs; `in_flight_records` are replayed."""
+    """An attempt took its state from a checkpoint, and runs; `in_flight_records` are replayed.
+    `savepoint` is the path of the savepoint that it was read from, if it was."""
 
     job: str
     attempt: int
     checkpoint_id: int
     duration: float
     in_flight_records: int
+    savepoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,14 @@ class CheckpointFailed(Event):
     reason: str
     detail: str
     statistics: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointWritten(Event):
+    """A complete checkpoint was copied to `path`, which belongs to the user."""
+
+    checkpoint_id: int
+    path: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,8 @@ STAGED_CHANNELS = 10
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What an attempt starts from."""
+    """What an attempt starts from. `fork` is in the names of its transactions; those of all
+    `forks` that the job ever had are its own (rule P30)."""
 
     plan: PhysicalPlan
     settings: JobSettings
@@ -45,6 +46,8 @@ class Prepared:
     number: int
     next_checkpoint_id: int
     restorable: Restorable | None
+    fork: str = ""
+    forks: tuple[str, ...] = ("",)
 
 
 class Attempt:
@@ -84,6 +87,7 @@ class Attempt:
             subtasks,
             plan.senders(),
             sources,
+            self._prepared.fork,
         )
 
     async def run(self, on_running: Callable[[], None]) -> str:
@@ -124,6 +128,7 @@ class Attempt:
                 opener: await stack.enter_async_context(opener())
                 for opener in _openers(prepared.plan)
             },
+            fork=prepared.fork,
         )
 
     def _restore(self) -> None:
@@ -144,7 +149,9 @@ class Attempt:
                 if other.step == sink.step
                 for name in other.kept_transactions()
             }
-            await sink.abort_others(transaction_prefix(self._prepared.plan.job, sink.step), kept)
+            for fork in self._prepared.forks:
+                prefix = transaction_prefix(self._prepared.plan.job, sink.step, fork)
+                await sink.abort_others(prefix, kept)
 
     def _tell_started(self, started: float) -> None:
         job, now = self._prepared.plan.job, self._clock.wall_ms()
@@ -160,6 +167,7 @@ class Attempt:
                 restorable.manifest.checkpoint_id,
                 self._clock.monotonic() - started,
                 restorable.in_flight_records,
+                restorable.savepoint,
             )
         )
 

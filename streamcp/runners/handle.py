@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.config import MODES, Duration, Mode, seconds
 from streamcp.errors import SettingsError, StreamcpError
 from streamcp.observability.events import EventLog
+from streamcp.runners.savepoints import Savepoint
 from streamcp.runners.view import JobView
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class JobResult:
     - `last_checkpoint`: the newest complete checkpoint.
     - `completed_checkpoints`, `failed_checkpoints`: of this run.
     - `duration`: seconds from start to end.
+    - `savepoint`: the directory of the savepoint that it was stopped with, if it was.
     """
 
     job: str
@@ -39,6 +42,7 @@ class JobResult:
     completed_checkpoints: int
     failed_checkpoints: int
     duration: float
+    savepoint: Path | None = None
 
 
 class JobHandle:
@@ -62,20 +66,36 @@ class JobHandle:
 
         While another one runs it waits for its turn. Raises CheckpointFailed with the reason, and
         StreamcpError if the job has no `checkpoints=`."""
+        self._check_storage()
+        return await self._life.request_checkpoint()
+
+    async def savepoint(self, target: str | Path, *, mode: Mode | None = None) -> Savepoint:
+        """Take a checkpoint now and copy it into a new directory `target/<job>-<id>/`; return its
+        path and figures (rule P4).
+
+        The savepoint is the caller's: retention never removes it, nothing in it refers to files
+        elsewhere. `mode`: None for the job's. Requests that wait together share a checkpoint, in
+        the most strictly aligned of their modes.
+        Raises CheckpointFailed with the reason if the checkpoint or the copy fails, which leaves
+        nothing behind; SettingsError for an unknown mode, and StreamcpError if the job has no
+        `checkpoints=`. The job goes on in every case."""
+        self._check_storage()
+        _check_mode("savepoint", mode)
+        return await self._life.take_savepoint(Path(target), mode)
+
+    def _check_storage(self) -> None:
         if not self._life.has_storage:
             raise StreamcpError(
                 f"job {self._life.job!r} has no checkpoints; run it with "
                 'checkpoints=Checkpoints(to="./checkpoints")'
             )
-        return await self._life.request_checkpoint()
 
     def set_mode(self, mode: Mode) -> None:
         """Use another checkpoint mode from the next trigger on, also after restarts.
 
         Raises SettingsError for an unknown mode, and for one between "at_least_once" and the
         others: a run keeps that promise, or theirs, from its start to its end (rule P28)."""
-        if mode not in MODES:
-            raise SettingsError(f"set_mode({mode!r}): choose one of {', '.join(MODES)}")
+        _check_mode("set_mode", mode)
         self._life.set_mode(mode)
 
     def set_interval(self, every: Duration | None) -> None:
@@ -86,17 +106,35 @@ class JobHandle:
         """Use another alignment timeout from the next trigger on."""
         self._life.set_alignment_timeout(seconds(timeout, setting="alignment_timeout"))
 
-    async def stop(self) -> JobResult:
+    async def stop(
+        self, *, savepoint: str | Path | None = None, mode: Mode | None = None
+    ) -> JobResult:
         """Take a last checkpoint, commit what the sinks wrote, and end the job.
+
+        With `savepoint` the last checkpoint is also copied into a new directory in that one, in
+        `mode` (None for the job's); no record is processed from the cut on. If it cannot be
+        written, CheckpointFailed says so and the job goes on (rule P33). A job that has ended or
+        has no checkpoints cannot be stopped so.
 
         A sink that does not commit within ten seconds is not waited for any longer: the checkpoint
         holds its output, and the next start commits it.
         Raises CheckpointFailed if that checkpoint fails; then the job goes on. A job that has
         ended already just gives its result."""
-        return await self._life.stop(self._task)
+        if savepoint is None:
+            if mode is not None:
+                raise SettingsError(f"stop(mode={mode!r}) is for stop(savepoint=...)")
+            return await self._life.stop(self._task)
+        self._check_storage()
+        _check_mode("stop", mode)
+        return await self._life.stop_with_savepoint(self._task, Path(savepoint), mode)
 
     async def wait_finished(self) -> JobResult:
         """Wait for the end of the job; raises JobFailed if it fails.
 
         Cancelling the wait does not end the job."""
         return await asyncio.shield(self._task)
+
+
+def _check_mode(call: str, mode: Mode | None) -> None:
+    if mode is not None and mode not in MODES:
+        raise SettingsError(f"{call}({mode!r}): choose one of {', '.join(MODES)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from streamcp.checkpoint.mode_policy import refused_switch
 from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.clock import Clock, SystemClock
 from streamcp.config import JobSettings, Mode
+from streamcp.coordinator.requests import Wish
 from streamcp.coordinator.restart_strategy import GiveUp, RestartStrategy
 from streamcp.errors import (
     CheckpointFailed,
@@ -29,11 +31,12 @@ from streamcp.operators.failures import Failure
 from streamcp.operators.steps import SinkStep
 from streamcp.runners.attempt import Attempt, Prepared
 from streamcp.runners.handle import JobResult, Outcome
-from streamcp.runners.restoring import Restorable, choose
+from streamcp.runners.restoring import Restorable, choose, read_savepoint
+from streamcp.runners.savepoints import Savepoint, SavepointWriter, new_fork
 from streamcp.runners.view import JobState, JobView, task_views
 from streamcp.serialization.registry import TypeCodec, TypeRegistry
 from streamcp.storage.contract import Attempt as StoredAttempt
-from streamcp.storage.contract import CheckpointStorage
+from streamcp.storage.contract import CheckpointStorage, Origin
 from streamcp.storage.in_thread import in_thread
 from streamcp.storage.local import LocalStorage
 
@@ -54,8 +57,11 @@ class JobLife:
         *,
         clock: Clock | None = None,
         storage: CheckpointStorage | None = None,
+        new_fork: Callable[[], str] = new_fork,
     ) -> None:
-        """Prepare; nothing is touched before `run`."""
+        """Prepare; nothing is touched before `run`.
+
+        `new_fork` makes a name that no other job's transactions have (rule P30)."""
         self.job = graph.job
         self.log = events.EventLog()
         self._settings = settings
@@ -65,6 +71,8 @@ class JobLife:
         if storage is None and settings.checkpoints is not None:
             storage = LocalStorage(Path(settings.checkpoints.to), job=graph.job)
         self._storage = storage
+        self._new_fork = new_fork
+        self._fork = ""
         self._attempt: Attempt | None = None
         self._state: JobState = "starting"
         self._attempts = 0
@@ -112,6 +120,35 @@ class JobLife:
             raise CheckpointFailed(f"job {self.job!r} has ended: nothing is left to be captured")
         return await attempt.coordinator.request()
 
+    async def take_savepoint(self, target: Path, mode: Mode | None) -> Savepoint:
+        """Take a checkpoint as soon as the job runs, and copy it."""
+        attempt = await self._running_attempt()
+        if self._state == "ended":
+            raise CheckpointFailed(f"job {self.job!r} has ended: nothing is left to be captured")
+        writer = self._savepoint_writer()
+        return await writer.take(attempt.coordinator, target, Wish(mode, savepoint=True))
+
+    def _savepoint_writer(self) -> SavepointWriter:
+        assert self._storage is not None, "the handle asks for savepoints of jobs with storage only"
+        return SavepointWriter(self._storage, self._clock, self.log)
+
+    async def stop_with_savepoint(
+        self, task: asyncio.Task[JobResult], target: Path, mode: Mode | None
+    ) -> JobResult:
+        """End the job by a savepoint; see `JobHandle.stop`."""
+        attempt = await self._running_attempt()
+        if self._state == "ended":
+            raise CheckpointFailed(f"job {self.job!r} has ended: nothing is left to be captured")
+        wish = Wish(mode, savepoint=True, stop=True)
+        savepoint = await self._savepoint_writer().take(attempt.coordinator, target, wish)
+        if attempt.coordinator.outcome is None:
+            raise CheckpointFailed(
+                f"job {self.job!r} failed while its savepoint was written, and goes on from its "
+                f"checkpoint {savepoint.statistics.checkpoint_id}; the savepoint is whole: "
+                f"{savepoint.path}. Stop the job again if it is still to stop"
+            )
+        return replace(await asyncio.shield(task), savepoint=savepoint.path)
+
     async def stop(self, task: asyncio.Task[JobResult]) -> JobResult:
         """End the job by a last checkpoint; see `JobHandle.stop`."""
         if self._state == "restarting":
@@ -130,7 +167,7 @@ class JobLife:
         self._stopping = False
         if self._attempt is None or self._state != "running":
             return
-        request = self._attempt.coordinator.request_stop()
+        request = self._attempt.coordinator.request(Wish(stop=True))
         either: list[asyncio.Future[Any]] = [request, task]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -226,7 +263,8 @@ class JobLife:
         restorable = prepared.restorable
         if self._attempts == 0 and restorable is not None:
             self._restored_from = restorable.manifest.checkpoint_id
-            self._last_checkpoint = self._restored_from
+            if restorable.savepoint is None:
+                self._last_checkpoint = self._restored_from
             self._was_finished = restorable.manifest.final
             if self._was_finished and not restorable.names_transactions:
                 return "already_finished"
@@ -257,9 +295,9 @@ class JobLife:
     async def _prepare(self) -> Prepared:
         """Begin an attempt in the storage and read what it starts from."""
         settings = self._settings
-        stored, restorable = StoredAttempt(self._attempts + 1, 1, ()), None
-        if self._storage is not None:
-            stored, restorable = await in_thread(self._read_storage)
+        if self._attempts == 0 and settings.restore is not None:
+            self._fork = self._new_fork()
+        stored, restorable = await in_thread(self._read)
         return Prepared(
             self._plan,
             settings,
@@ -268,23 +306,53 @@ class JobLife:
             stored.number,
             stored.next_checkpoint_id,
             restorable,
+            stored.fork,
+            stored.forks,
         )
 
-    def _read_storage(self) -> tuple[StoredAttempt, Restorable | None]:
+    def _read(self) -> tuple[StoredAttempt, Restorable | None]:
         """In a thread: all of this blocks."""
-        assert self._storage is not None
-        settings = self._settings
-        # What this very run holds is not another copy; and one that has taken over from this run
-        # meanwhile keeps the job.
-        take_over = settings.take_over and self._attempts == 0
-        stored = self._storage.start_attempt(take_over=take_over)
-        if settings.fresh and self._attempts == 0:
-            self._oldest_usable = stored.number
+        savepoint = self._settings.restore
+        begun = None if savepoint is None else read_savepoint(savepoint)
+        if self._storage is None:
+            return self._without_storage(begun), begun
+        stored = self._start_attempt(self._storage, begun)
         usable = [one for one in stored.completed if one.attempt >= self._oldest_usable]
         restorable = choose(
-            self._storage, usable, self._plan, accept_duplicates=settings.accept_duplicates
+            self._storage,
+            usable,
+            self._plan,
+            accept_duplicates=self._settings.accept_duplicates,
         )
-        return stored, restorable
+        # Its own later checkpoints win over the savepoint that it began from.
+        return stored, restorable or begun
+
+    def _without_storage(self, begun: Restorable | None) -> StoredAttempt:
+        before = 0 if begun is None else begun.manifest.attempt
+        return StoredAttempt(before + self._attempts + 1, 1, (), self._fork, (self._fork,))
+
+    def _start_attempt(self, storage: CheckpointStorage, begun: Restorable | None) -> StoredAttempt:
+        settings, first = self._settings, self._attempts == 0
+        origin = None
+        if begun is not None and first:
+            origin = Origin(str(settings.restore), begun.manifest, self._fork, settings.fresh)
+        # What this very run holds is not another copy; and one that has taken over from this run
+        # meanwhile keeps the job.
+        stored = storage.start_attempt(take_over=settings.take_over and first, origin=origin)
+        if settings.fresh and first:
+            self._oldest_usable = stored.number
+        if stored.begun_from is not None and not stored.completed and begun is None:
+            self._refuse_to_forget(stored.begun_from)
+        return stored
+
+    def _refuse_to_forget(self, savepoint: str) -> None:
+        """The job began from a savepoint, and nothing is complete since: not a job without past."""
+        if not self._settings.fresh:
+            raise RestoreRefused(
+                f"job {self.job!r} began from the savepoint {savepoint} and has completed no "
+                f"checkpoint since: begin from there again with restore={savepoint!r} "
+                f"(--from {savepoint}), or anew with fresh=True (--fresh)"
+            )
 
     async def _restart_or_raise(
         self, strategy: RestartStrategy, cause: BaseException, number: int

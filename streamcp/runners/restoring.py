@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from streamcp.checkpoint.snapshot import IN_FLIGHT, Manifest, SectionHandle, TaskShape
@@ -18,6 +19,7 @@ from streamcp.runtime.subtask import Subtask
 from streamcp.serialization.deserializer import Deserializer
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.storage.contract import CheckpointStorage, CompletedCheckpoint
+from streamcp.storage.savepoints import StoredSavepoint
 
 _logger = logging.getLogger(__name__)
 
@@ -26,10 +28,12 @@ Frames = dict[tuple[SubtaskId, SectionHandle], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Restorable:
-    """A checkpoint that was read whole, before anything is started."""
+    """A checkpoint that was read whole, before anything is started; `savepoint` is its path, if
+    it was read from one."""
 
     manifest: Manifest
     frames: Frames
+    savepoint: str | None = None
 
     @property
     def names_transactions(self) -> bool:
@@ -122,6 +126,20 @@ def _read(storage: CheckpointStorage, checkpoint_id: int) -> Restorable:
         for handle in acknowledgement.sections
     }
     return Restorable(manifest, frames)
+
+
+def read_savepoint(path: str | Path) -> Restorable:
+    """Read a savepoint whole. Blocks.
+
+    Raises StorageError if there is none or it was never finished, CheckpointDamaged if it is."""
+    savepoint = StoredSavepoint(Path(path))
+    manifest = savepoint.load_manifest()
+    frames = {
+        (acknowledgement.subtask, handle): savepoint.read_section(handle)
+        for acknowledgement in manifest.acknowledgements
+        for handle in acknowledgement.sections
+    }
+    return Restorable(manifest, frames, str(path))
 
 
 def check_same_job(plan: PhysicalPlan, manifest: Manifest) -> None:

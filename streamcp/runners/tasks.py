@@ -81,6 +81,10 @@ class LocalTasks:
         """End a checkpoint at every subtask."""
         self._work_list.cancel(checkpoint_id)
 
+    def release(self) -> None:
+        """Let the subtasks go on that hold still for a stop."""
+        self._work_list.release()
+
     def notify_complete(self, checkpoint_id: int) -> None:
         """Tell every subtask that a checkpoint is complete."""
         self._work_list.notify_complete(checkpoint_id)

@@ -37,7 +37,9 @@ class ExactlyOnceSubtask(SinkSubtask):
 
     def _new_log(self, restored: list[tuple[str, Any]]) -> TransactionLog:
         context = self.context
-        return TransactionLog(context.job, self.step, self.id.index, context.attempt, restored)
+        return TransactionLog(
+            context.job, self.step, self.id.index, context.attempt, restored, fork=context.fork
+        )
 
     def kept_transactions(self) -> list[str]:
         """Those that the restored checkpoint names."""

@@ -62,7 +62,8 @@ class TaskContext:
     `look_at` is the monotonic time at which the coordinator wants to be called: tasks compare it
     at the end of each slice, so that a trigger waits for one slice and not for a turn of the
     event loop. `keep_records`: in-flight records must survive (checkpoints are on).
-    `at_least_once`: barriers are only counted (rule P29)."""
+    `at_least_once`: barriers are only counted (rule P29). `fork` is in the names of transactions
+    (see `TransactionId`)."""
 
     job: str
     attempt: int
@@ -76,6 +77,7 @@ class TaskContext:
     services: Mapping[Opener, Any] = field(default_factory=dict)
     look_at: float = float("inf")
     at_least_once: bool = False
+    fork: str = ""
 
     def end_of_slice(self, now: float) -> None:
         """Give the coordinator its chance, between two slices."""

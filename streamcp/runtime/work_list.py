@@ -79,6 +79,11 @@ class BarrierWorkList:
             subtask.cancel(checkpoint_id)
         self._triggers.pop(checkpoint_id, None)
 
+    def release(self) -> None:
+        """Let the subtasks go on that hold still for a stop (P33)."""
+        for subtask in self._subtasks:
+            subtask.release()
+
     def notify_complete(self, checkpoint_id: int) -> None:
         """Tell every subtask that a checkpoint is complete (P30)."""
         self._triggers.pop(checkpoint_id, None)

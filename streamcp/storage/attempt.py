@@ -57,6 +57,7 @@ class RunningAttempt:
     reserved: int
     completed: list[CompletedCheckpoint]
     files: dict[int, frozenset[str] | None]
+    fork: str = ""
     directories: set[int] = field(default_factory=set)
     ended: set[int] = field(default_factory=set)
     unremoved: set[int] = field(default_factory=set)
@@ -131,9 +132,8 @@ class RunningAttempt:
         """Append an entry that reserves `checkpoint_id` and those behind it, durably."""
         self.settle()
         self.doubtful = True
-        if not self.log.append(
-            self.top + 1, "ids", attempt=self.number, checkpoint_id=checkpoint_id
-        ):
+        content = {"attempt": self.number, "checkpoint_id": checkpoint_id, "fork": self.fork}
+        if not self.log.append(self.top + 1, "ids", content):
             raise self._fence()
         self.doubtful = False
         self.top += 1

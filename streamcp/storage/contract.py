@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from streamcp.checkpoint.snapshot import Manifest, Section, SectionHandle
@@ -22,20 +23,44 @@ class CompletedCheckpoint:
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """What a starting attempt learns: its own number, the next free checkpoint id, and which
-    checkpoints are complete, oldest first (rule P34)."""
+    checkpoints are complete, oldest first (rule P34).
+
+    - `completed` holds those since the job last began from a savepoint, whose path is then
+      `begun_from`.
+    - `fork` is in the names of the job's transactions; `forks` are all that it ever had, the
+      current one included: each time it begins from a savepoint it gets a new one (rule P30)."""
 
     number: int
     next_checkpoint_id: int
     completed: tuple[CompletedCheckpoint, ...]
+    fork: str = ""
+    forks: tuple[str, ...] = ("",)
+    begun_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The savepoint that a job begins from: its `manifest`, the `path` as the user named it.
+
+    `fork` is a name that no other job has. With `replaces` the job's own checkpoints do not
+    count."""
+
+    path: str
+    manifest: Manifest
+    fork: str
+    replaces: bool = False
 
 
 class CheckpointStorage(Protocol):
     """The checkpoints of one job. Every method blocks and raises StorageError (or a subclass)."""
 
-    def start_attempt(self, *, take_over: bool = False) -> Attempt:
+    def start_attempt(self, *, take_over: bool = False, origin: Origin | None = None) -> Attempt:
         """Take the lock, append "attempt k" to the completion log, then read what is complete.
 
-        Raises StorageError naming the other copy if one shows life and `take_over` is false."""
+        With `origin` the job begins anew from a savepoint: its ids are greater than that one's.
+        Raises StorageError naming the other copy if one shows life and `take_over` is false, and
+        RestoreRefused if the job has complete checkpoints of its own that the origin does not
+        replace; the one that the savepoint is a copy of may be the newest."""
         ...
 
     def write_data(
@@ -48,6 +73,22 @@ class CheckpointStorage(Protocol):
         """Write the manifest durably and append the completion to the log.
 
         Raises Fenced if another attempt has appended since; then nothing was completed."""
+        ...
+
+    def write_savepoint(self, checkpoint_id: int, target: Path) -> Path:
+        """Copy a complete checkpoint into a new directory in `target`; return its path.
+
+        Raises StorageError (also a subclass), and Fenced if another attempt is known to have
+        begun; then nothing is left in `target`."""
+        ...
+
+    def pin(self, checkpoint_id: int) -> None:
+        """Keep a checkpoint from retention, across attempts of this object, until it is unpinned
+        as often. Never waits for the disk."""
+        ...
+
+    def unpin(self, checkpoint_id: int) -> None:
+        """Let retention have a checkpoint again. Never waits for the disk."""
         ...
 
     def discard(self, checkpoint_id: int) -> None:

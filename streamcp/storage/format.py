@@ -35,7 +35,7 @@ from streamcp.storage.untrusted import Fields
 FORMAT = 1
 DATA_MAGIC = b"streamcp data %03d\n" % FORMAT
 
-DocumentKind: TypeAlias = Literal["attempt", "ids", "manifest"]
+DocumentKind: TypeAlias = Literal["attempt", "ids", "manifest", "savepoint"]
 
 _DATA_WORD = b"streamcp data "
 _SEAL = b'{"checksum":"'
@@ -158,21 +158,24 @@ def unseal(raw: bytes, file: str) -> Document:
     return Document(kind, fields.integer("number", minimum=1), fields.nested(kind))
 
 
-def encode_manifest(manifest: Manifest, number: int) -> bytes:
+ManifestKind: TypeAlias = Literal["manifest", "savepoint"]
+
+
+def encode_manifest(manifest: Manifest, number: int, kind: ManifestKind = "manifest") -> bytes:
     """Encode the manifest that completes its checkpoint at `number` of the log.
 
     Raises StorageError if it could not be read back: a completion must never be unreadable."""
-    raw = seal("manifest", number, manifest)
+    raw = seal(kind, number, manifest)
     name = f"the manifest of checkpoint {manifest.checkpoint_id}"
-    decode_manifest(unseal(raw, name))
+    decode_manifest(unseal(raw, name), kind)
     return raw
 
 
-def decode_manifest(document: Document) -> Manifest:
+def decode_manifest(document: Document, kind: ManifestKind = "manifest") -> Manifest:
     """Decode and validate a manifest, field by field; raises CheckpointDamaged."""
     fields = document.content
-    if document.kind != "manifest":
-        raise fields.refuse("kind", f"is {document.kind!r}, not a manifest's")
+    if document.kind != kind:
+        raise fields.refuse("kind", f"is {document.kind!r}, not a {kind}'s")
     return Manifest(
         job=fields.text("job"),
         checkpoint_id=fields.integer("checkpoint_id", minimum=1),
@@ -186,6 +189,7 @@ def decode_manifest(document: Document) -> Manifest:
         classes=fields.mappings("classes"),
         statistics=fields.mapping("statistics"),
         final=fields.boolean("final"),
+        fork=fields.optional_text("fork") or "",
     )
 
 

@@ -6,6 +6,9 @@
     <directory>/<job>/chk-00001003/data-2-1       a data file, of attempt 2
     <directory>/<job>/history.jsonl               figures of past checkpoints
 
+    <anywhere>/<job>-1003/_metadata               the manifest of a savepoint
+    <anywhere>/<job>-1003/data                    all its data
+
 Only names here: no file is touched. Widths keep listings sorted; larger numbers still work.
 """
 
@@ -19,9 +22,14 @@ LOG = "log"
 LOCK = "lock"
 HISTORY = "history.jsonl"
 METADATA = "_metadata"
+METADATA_DRAFT = "_metadata.draft"
+SAVEPOINT_DATA = "data"
+SAVEPOINT_FILES = frozenset({METADATA, METADATA_DRAFT, SAVEPOINT_DATA})
+"""Whatever may lie in the directory of a savepoint, finished or not."""
 
 _CHECKPOINT = re.compile(r"chk-(\d{8,18})", re.ASCII)
 _ENTRY = re.compile(r"(\d{12,18})", re.ASCII)
+_SAVEPOINT = re.compile(r".+-\d{1,18}", re.ASCII)
 _DATA_FILE = re.compile(r"chk-\d{8,18}/data-\d+-\d+", re.ASCII)
 
 
@@ -54,7 +62,13 @@ def data_file(checkpoint_id: int, attempt: int, serial: int) -> str:
 
 def is_data_file(name: str) -> bool:
     """Tell whether `name` is a data file's; a damaged manifest must not lead anywhere else."""
-    return _DATA_FILE.fullmatch(name) is not None
+    return name == SAVEPOINT_DATA or _DATA_FILE.fullmatch(name) is not None
+
+
+def savepoint_directory(job: str, checkpoint_id: int, copy: int = 1) -> str:
+    """Name the directory of a savepoint; `copy` tells apart those whose names were taken."""
+    name = f"{job_directory(job)}-{checkpoint_id}"
+    return name if copy == 1 else f"{name}-{copy}"
 
 
 def names_in(checkpoint_id: int, files: Iterable[str]) -> list[str]:
@@ -74,3 +88,8 @@ def entry_number(name: str) -> int | None:
     """Tell the number of a log entry; None if `name` is not one's."""
     match = _ENTRY.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def may_be_savepoint(directory: str) -> bool:
+    """Tell whether a directory is called as those of savepoints are."""
+    return _SAVEPOINT.fullmatch(directory) is not None

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,14 @@ from streamcp.errors import CheckpointDamaged, Fenced, StorageError
 from streamcp.identifiers import SubtaskId
 from streamcp.storage import format, layout
 from streamcp.storage.attempt import RunningAttempt, files_of
-from streamcp.storage.contract import Attempt, CompletedCheckpoint
+from streamcp.storage.beginning import FirstEntry, check_replaceable, first_entry
+from streamcp.storage.contract import Attempt, CompletedCheckpoint, Origin
 from streamcp.storage.history import History
 from streamcp.storage.lock import JobLock
 from streamcp.storage.log import CompletionLog, LogView, reserved_through
 from streamcp.storage.reading import StoredJob
 from streamcp.storage.retention import Remover
+from streamcp.storage.savepoints import write_savepoint
 
 _log = logging.getLogger(__name__)
 
@@ -66,55 +69,70 @@ class LocalStorage:
         # Guards what the attempt knows; not held while a data file is written.
         self._guard = threading.RLock()
         self._running: RunningAttempt | None = None
+        # Savepoints that are still to be copied from each checkpoint, across attempts. With a guard
+        # of their own: the event loop must not wait for the disk.
+        self._pins: Counter[int] = Counter()
+        self._pin_guard = threading.Lock()
 
     # --- starting -------------------------------------------------------------------------------
 
-    def start_attempt(self, *, take_over: bool = False) -> Attempt:
+    def start_attempt(self, *, take_over: bool = False, origin: Origin | None = None) -> Attempt:
         """Take the lock, append "attempt k" durably, only then read what is complete (P34).
 
         Ids begin behind every id that an earlier attempt can have used. What dead attempts left
         unfinished is removed. Raises StorageError naming the other copy if one is alive and
-        `take_over` is false, and CheckpointDamaged if a log entry that may be the newest
-        completion cannot be read."""
+        `take_over` is false, CheckpointDamaged if a log entry that may be the newest completion
+        cannot be read, and RestoreRefused if the job has checkpoints that `origin` must not
+        replace."""
         with self._guard:
             self._running = None
             self._log.prepare()
             self._lock.acquire(take_over=take_over)
             try:
-                running = self._begin()
+                running, view = self._begin(origin)
             except BaseException:
                 self.close()
                 raise
             self._running = running
             self._clean_up(running)
-            return Attempt(running.number, running.first_id, tuple(running.completed))
+            return Attempt(
+                running.number,
+                running.first_id,
+                tuple(view.since_begun),
+                running.fork,
+                tuple(view.forks),
+                view.begun_from,
+            )
 
-    def _begin(self) -> RunningAttempt:
-        view = self._append_attempt()
-        top, number, first_id = view.top + 1, view.attempt + 1, view.reserved + 1
-        completed = self._log.read().completed
-        return RunningAttempt(
+    def _begin(self, origin: Origin | None) -> tuple[RunningAttempt, LogView]:
+        entry = self._append_attempt(origin)
+        view = self._log.read()
+        running = RunningAttempt(
             job=self._job,
             log=self._log,
-            number=number,
-            first_id=first_id,
-            top=top,
-            reserved=reserved_through(first_id),
-            completed=completed,
-            files={each.checkpoint_id: self._stored_files(each) for each in completed},
+            number=entry.content["attempt"],
+            first_id=entry.content["checkpoint_id"],
+            top=entry.number,
+            reserved=reserved_through(entry.content["checkpoint_id"]),
+            # Not the view's own: what it tells the job must not change with what is retained.
+            completed=list(view.completed),
+            files={each.checkpoint_id: self._stored_files(each) for each in view.completed},
+            fork=entry.content["fork"],
         )
+        return running, view
 
-    def _append_attempt(self) -> LogView:
-        """Append "attempt k" as the highest entry; return what the log said before it."""
+    def _append_attempt(self, origin: Origin | None) -> FirstEntry:
+        """Append "attempt k" as the highest entry of the log."""
         while True:
             view = self._log.read()
             self._refuse_unexplained(view)
-            made = self._log.append(
-                view.top + 1, "attempt", attempt=view.attempt + 1, checkpoint_id=view.reserved + 1
-            )
+            if origin is not None:
+                check_replaceable(self._stored, view, origin)
+            entry = first_entry(view, origin)
+            made = self._log.append(entry.number, "attempt", entry.content)
             # A removed number can be taken only by who has read an outdated listing: look again.
-            if made and self._log.top() == view.top + 1:
-                return view
+            if made and self._log.top() == entry.number:
+                return entry
 
     def _refuse_unexplained(self, view: LogView) -> None:
         for sentence in view.unexplained:
@@ -177,6 +195,7 @@ class LocalStorage:
     def complete(self, manifest: Manifest) -> None:
         """Write the manifest durably and append the completion to the log (P34).
 
+
         Raises Fenced if another attempt has appended since: nothing was completed, and from then
         on nothing is written or removed. Raises StorageError if the completion is not known to be
         durable: it must not be announced, though a later attempt may find the checkpoint. Calling
@@ -229,6 +248,32 @@ class LocalStorage:
         self._running.check_not_fenced()
         return self._running
 
+    def write_savepoint(self, checkpoint_id: int, target: Path) -> Path:
+        """Copy a complete checkpoint into a new directory in `target`; return its path (P4).
+
+        Raises StorageError, CheckpointDamaged if the checkpoint cannot be read, and Fenced if
+        another attempt is known to have begun; then nothing is left in `target`."""
+        with self._guard:
+            if self._running is not None and self._running.is_fenced():
+                self._running.check_not_fenced()
+            completed = self._log.read().find(checkpoint_id)
+        if completed is None:
+            raise StorageError(f"checkpoint {checkpoint_id} is no longer there to be copied")
+        manifest = self._stored.load_manifest(checkpoint_id)
+        return write_savepoint(
+            self._stored, manifest, completed.number, target, files=self._files
+        )
+
+    def pin(self, checkpoint_id: int) -> None:
+        """Keep a checkpoint from retention until it is unpinned as often; never waits."""
+        with self._pin_guard:
+            self._pins[checkpoint_id] += 1
+
+    def unpin(self, checkpoint_id: int) -> None:
+        """Let retention have a checkpoint again; never waits."""
+        with self._pin_guard:
+            self._pins[checkpoint_id] -= 1
+
     # --- removing -------------------------------------------------------------------------------
 
     def discard(self, checkpoint_id: int) -> None:
@@ -270,7 +315,8 @@ class LocalStorage:
                 _log.warning("old checkpoints were not removed yet: %s", error)
                 return []
             old = running.completed[: max(0, len(running.completed) - count)]
-            removed = [each.checkpoint_id for each in old if self._forget(running, each)]
+            free = [each for each in old if self._pins[each.checkpoint_id] <= 0]
+            removed = [each.checkpoint_id for each in free if self._forget(running, each)]
             self._sweep(running)
             return removed
 

@@ -2,7 +2,8 @@
 
 Three kinds of entry, all documents of `format`:
 
-- "attempt": an attempt begins. Always the first entry of its attempt.
+- "attempt": an attempt begins. Always the first entry of its attempt. It holds the `fork` in the
+  names of the job's transactions, and `begun_from` if the attempt begins from a savepoint.
 - "manifest": a checkpoint is complete. A hard link of its `_metadata`, so one step shows it.
 - "ids": checkpoint ids are reserved (below); rare.
 
@@ -24,8 +25,10 @@ The log decides alone what is complete. Nothing here knows of locks or of retent
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from streamcp.durable_files import LOCAL_FILES, DurableFiles, KeptDirectories
 from streamcp.errors import CheckpointDamaged
@@ -49,6 +52,8 @@ class LogView:
     `attempt` is an upper bound of the attempts begun, `reserved` of the ids used. `damaged` holds,
     per number of an entry that cannot be read, a sentence; if it completed a checkpoint that can
     still be told, that is among `completed`, and if it surely completed none, `harmless`.
+    `forks` are those of all entries, the newest last; `begun_from` is the newest savepoint that
+    the job began from, `begun_at` the number of that entry.
     """
 
     top: int = 0
@@ -58,6 +63,14 @@ class LogView:
     attempts: set[int] = field(default_factory=set)
     damaged: dict[int, str] = field(default_factory=dict)
     harmless: set[int] = field(default_factory=set)
+    forks: list[str] = field(default_factory=list)
+    begun_from: str | None = None
+    begun_at: int = 0
+
+    @property
+    def since_begun(self) -> list[CompletedCheckpoint]:
+        """The completed checkpoints since the job last began from a savepoint."""
+        return [each for each in self.completed if each.number > self.begun_at]
 
     def find(self, checkpoint_id: int) -> CompletedCheckpoint | None:
         """Find the entry that completed `checkpoint_id`."""
@@ -94,9 +107,10 @@ class CompletionLog:
         """Make the log's directory, durably."""
         self._files.make_directories(self._directory)
 
-    def append(self, number: int, kind: DocumentKind, *, attempt: int, checkpoint_id: int) -> bool:
-        """Append an entry at `number`, durably; False if the number is taken."""
-        content = {"attempt": attempt, "checkpoint_id": checkpoint_id}
+    def append(self, number: int, kind: DocumentKind, content: Mapping[str, Any]) -> bool:
+        """Append an entry at `number`, durably; False if the number is taken.
+
+        `content` has `attempt`, `checkpoint_id`, and what else the kind may have."""
         draft = self._directory / f"{_DRAFT}{layout.entry(number)}-{self._files.unique_name()}"
         try:
             self._files.write_file(draft, [seal(kind, number, content)], replace=True)
@@ -176,13 +190,20 @@ class CompletionLog:
             document = self.open(number, raw)
             attempt = document.content.integer("attempt", minimum=1)
             checkpoint_id = document.content.integer("checkpoint_id", minimum=1)
+            fork = document.content.optional_text("fork") or ""
+            begun_from = document.content.optional_text("begun_from")
         except CheckpointDamaged as error:
             self._add_damaged(view, number, raw, str(error))
             return
         view.attempt = max(view.attempt, attempt)
         view.reserved = max(view.reserved, reserved_through(checkpoint_id))
+        if fork in view.forks:
+            view.forks.remove(fork)
+        view.forks.append(fork)
         if document.kind == "attempt":
             view.attempts.add(attempt)
+            if begun_from is not None:
+                view.begun_from, view.begun_at = begun_from, number
         elif document.kind == "manifest":
             view.completed.append(CompletedCheckpoint(number, checkpoint_id, attempt))
 

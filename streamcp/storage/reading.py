@@ -51,13 +51,7 @@ class StoredJob:
         """Read a section's frames.
 
         Raises CheckpointDamaged if the file is missing or short or the checksum is wrong."""
-        path = self._data_path(handle)
-        head = self._files.read_range(path, 0, len(format.DATA_MAGIC))
-        content = self._files.read_range(path, handle.offset, handle.size)
-        if head is None or content is None:
-            raise CheckpointDamaged(f"{path} is missing")
-        format.check_data_magic(head, str(path))
-        return format.section_frames(content, handle, str(path))
+        return read_frames(self._files, self._data_path(handle), handle)
 
     def verify(self, checkpoint_id: int) -> list[str]:
         """Check the log and every file of a checkpoint; return one sentence per damaged file."""
@@ -65,13 +59,7 @@ class StoredJob:
 
     def file_sizes(self, checkpoint_id: int) -> dict[str, int]:
         """Tell the size in bytes of every file in a checkpoint's directory, by name."""
-        directory = self.directory / layout.checkpoint_directory(checkpoint_id)
-        sizes = {}
-        for name in self._files.list_directory(directory):
-            size = self._files.size(directory / name)
-            if size is not None:
-                sizes[name] = size
-        return sizes
+        return sizes_in(self._files, self.directory / layout.checkpoint_directory(checkpoint_id))
 
     def read_history(self) -> list[dict[str, Any]]:
         """Read the figures of past checkpoints, oldest first; damaged lines are left out."""
@@ -128,15 +116,32 @@ class StoredJob:
             yield from self._metadata_problems(completed)
         for acknowledgement in manifest.acknowledgements:
             for handle in acknowledgement.sections:
-                yield from _problem_of(self.read_section, handle)
+                yield from problem_of(self.read_section, handle)
 
     def _metadata_problems(self, completed: CompletedCheckpoint) -> Iterator[str]:
         metadata = self.log.metadata(completed.checkpoint_id)
-        for sentence in _problem_of(self._load_from, metadata, completed):
+        for sentence in problem_of(self._load_from, metadata, completed):
             yield f"{sentence} ({self.log.path(completed.number)} holds the same manifest)"
 
 
-def _problem_of(check: Callable[..., object], *arguments: object) -> Iterator[str]:
+def read_frames(files: DurableFiles, path: Path, handle: SectionHandle) -> list[bytes]:
+    """Read a section's frames from the data file `path`; raises CheckpointDamaged naming it."""
+    head = files.read_range(path, 0, len(format.DATA_MAGIC))
+    content = files.read_range(path, handle.offset, handle.size)
+    if head is None or content is None:
+        raise CheckpointDamaged(f"{path} is missing")
+    format.check_data_magic(head, str(path))
+    return format.section_frames(content, handle, str(path))
+
+
+def sizes_in(files: DurableFiles, directory: Path) -> dict[str, int]:
+    """Tell the size in bytes of every file in a directory, by name."""
+    sizes = {name: files.size(directory / name) for name in files.list_directory(directory)}
+    return {name: size for name, size in sizes.items() if size is not None}
+
+
+def problem_of(check: Callable[..., object], *arguments: object) -> Iterator[str]:
+    """Call `check`, and yield the sentence of the StorageError that it raises, if it does."""
     try:
         check(*arguments)
     except StorageError as error:

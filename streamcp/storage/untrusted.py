@@ -48,6 +48,10 @@ class Fields:
         """Take a string."""
         return self._get(name, str, "a string")
 
+    def optional_text(self, name: str) -> str | None:
+        """Take a string, or None where it is null or missing."""
+        return None if self._value.get(name) is None else self.text(name)
+
     def choice(self, name: str, choices: tuple[T, ...]) -> T:
         """Take one of `choices`."""
         for choice in choices:

@@ -16,6 +16,7 @@ from streamcp.checkpoint.plan import Trigger
 from streamcp.checkpoint.snapshot import Acknowledgement, Manifest, SubtaskStatistics, TaskShape
 from streamcp.coordinator.coordinator import Coordinator
 from streamcp.coordinator.gateway import JobFacts
+from streamcp.coordinator.requests import Wish
 from streamcp.errors import CheckpointFailed, Fenced, JobFailed, StorageError
 from streamcp.identifiers import SubtaskId
 from streamcp.observability import events
@@ -48,6 +49,9 @@ class Tasks:
     def cancel(self, checkpoint_id: int) -> None:
         self.calls.append(("cancel", checkpoint_id))
 
+    def release(self) -> None:
+        self.calls.append(("release", self.triggers[-1].checkpoint_id))
+
     def notify_complete(self, checkpoint_id: int) -> None:
         self.calls.append(("complete", checkpoint_id))
 
@@ -78,6 +82,7 @@ class Storage:
         self.discarded: list[int] = []
         self.history: list[Any] = []
         self.retained = 0
+        self.pinned: list[int] = []
         self.error: Exception | None = None
 
     def complete(self, manifest: Manifest) -> None:
@@ -91,6 +96,9 @@ class Storage:
     def retain(self, count: int) -> list[int]:
         self.retained += 1
         return []
+
+    def pin(self, checkpoint_id: int) -> None:
+        self.pinned.append(checkpoint_id)
 
     def append_history(self, entry: Any) -> None:
         self.history.append(entry)
@@ -400,7 +408,7 @@ def test_stop_is_a_stopping_checkpoint_and_ends_the_job(bench: Bench) -> None:
     bench.tasks.on_start = bench.answer
 
     async def body() -> None:
-        await bench.coordinator.request_stop()
+        await bench.coordinator.request(Wish(stop=True))
         await bench.coordinator.ended.wait()
 
     run(bench, body)
@@ -414,7 +422,7 @@ def test_stop_that_fails_leaves_the_job_running(bench: Bench) -> None:
 
     async def body() -> None:
         with pytest.raises(CheckpointFailed):
-            await bench.coordinator.request_stop()
+            await bench.coordinator.request(Wish(stop=True))
         assert bench.tasks.calls[-1] == ("cancel", 7)
         assert bench.coordinator.outcome is None
         bench.storage.error = None
