@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from streamcp.operators.sources import Source
     from streamcp.runners.handle import JobHandle as Running
     from streamcp.runners.handle import JobResult
+    from streamcp.runners.savepoints import Savepoint
     from streamcp.serialization.registry import codec
 
 __all__ = [
@@ -71,6 +72,7 @@ __all__ = [
     "RestoreRefused",
     "Retry",
     "Running",
+    "Savepoint",
     "SerializationError",
     "SettingsError",
     "Sink",
@@ -122,6 +124,7 @@ _HOMES = {
     "RestoreRefused": "streamcp.errors:RestoreRefused",
     "Retry": "streamcp.config:Retry",
     "Running": "streamcp.runners.handle:JobHandle",
+    "Savepoint": "streamcp.runners.savepoints:Savepoint",
     "SerializationError": "streamcp.errors:SerializationError",
     "SettingsError": "streamcp.errors:SettingsError",
     "Sink": "streamcp.operators.sinks:Sink",

@@ -179,7 +179,7 @@ class DurableFiles:
         if self.exists(path):
             # Perhaps by a process that died before the name was durable. Who may not read the
             # parent has not made it either.
-            with contextlib.suppress(PermissionError):
+            with _explained("fsynced", path.parent), contextlib.suppress(PermissionError):
                 self._sync_directory(path.parent)
             return
         self.make_directories(path.parent)

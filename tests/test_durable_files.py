@@ -261,3 +261,11 @@ def test_kept_directory_is_opened_once_until_it_is_closed(tmp_path: Path) -> Non
     kept.close()
     with pytest.raises(StorageError, match="none could not be fsynced"):
         kept.sync(tmp_path / "none")
+
+
+def test_failed_fsync_of_the_parent_of_a_made_directory_is_a_storage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_with(errno.EIO, monkeypatch, "fsync")
+    with pytest.raises(StorageError, match="could not be fsynced"):
+        LOCAL_FILES.make_directories(tmp_path)

@@ -8,6 +8,7 @@ from streamcp.cli.checkpoints import app as checkpoints_app
 from streamcp.cli.compare import compare_command
 from streamcp.cli.graph import graph_command
 from streamcp.cli.run import run_command
+from streamcp.cli.savepoints import app as savepoints_app
 
 app = typer.Typer(
     name="streamcp",
@@ -29,3 +30,4 @@ app.command("run", context_settings=_BEHIND_JOB)(run_command())
 app.command("compare", context_settings=_BEHIND_JOB)(compare_command())
 app.command("graph", context_settings=_BEHIND_JOB)(graph_command())
 app.add_typer(checkpoints_app, name="checkpoints")
+app.add_typer(savepoints_app, name="savepoints")

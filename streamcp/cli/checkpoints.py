@@ -1,4 +1,5 @@
-"""`streamcp checkpoints list|show|verify`: look at stored checkpoints, also while their job runs.
+"""`streamcp checkpoints list|show|verify`: look at stored checkpoints, also while their job runs,
+and at savepoints.
 
 Only reads. Classes of the job are not needed: records are shown by the names of their fields.
 """
@@ -18,13 +19,17 @@ from streamcp.cli import errors
 from streamcp.cli.contents import captured, plain, state_rows
 from streamcp.cli.showing import print_in_flight, print_list, print_manifest, print_state
 from streamcp.cli.words import print_json
-from streamcp.errors import CheckpointDamaged
+from streamcp.errors import CheckpointDamaged, StorageError
 from streamcp.storage.reading import StoredJob, find_jobs
+from streamcp.storage.savepoints import SectionReader, StoredSavepoint
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Look at checkpoints.")
 
 Directory = Annotated[
     Path, typer.Argument(metavar="DIR", help="Where checkpoints go, or one job's directory in it.")
+]
+DirectoryOrSavepoint = Annotated[
+    Path, typer.Argument(metavar="DIR", help="As for list, or the directory of a savepoint.")
 ]
 JobName = Annotated[
     str | None, typer.Argument(metavar="JOBNAME", help="Of which job; needed if there are several.")
@@ -49,7 +54,7 @@ def list_checkpoints(
 
 @app.command("show")
 def show(
-    directory: Directory,
+    directory: DirectoryOrSavepoint,
     job: JobName = None,
     checkpoint: Annotated[
         int | None, typer.Option("--checkpoint", metavar="ID", help="Which one; the newest.")
@@ -68,9 +73,20 @@ def show(
 ) -> None:
     """Show one checkpoint: its figures, per subtask too, and the sizes of its files."""
     with errors.shown(whole=traceback):
-        stored = one_job_in(directory, job)
-        manifest = stored.load_manifest(_chosen(stored, checkpoint))
-        document = _document(stored, manifest, in_flight=in_flight, state=state, key=key)
+        savepoint = savepoint_at(directory)
+        if savepoint is not None:
+            reader: SectionReader = savepoint
+            manifest, files = savepoint.load_manifest(), savepoint.file_sizes()
+            history: History = {}
+        else:
+            stored = one_job_in(directory, job)
+            reader, manifest = stored, stored.load_manifest(_chosen(stored, checkpoint))
+            files, history = stored.file_sizes(manifest.checkpoint_id), _history(stored)
+        document = head(manifest, history) | _body(manifest, files)
+        if in_flight:
+            document["in_flight"] = captured(reader, manifest)
+        if state is not None:
+            document["state"] = state_rows(reader, manifest, state, key)
         if json:
             print_json(plain(document), sys.stdout)
             return
@@ -83,11 +99,18 @@ def show(
 
 @app.command("verify")
 def verify(
-    directory: Directory, job: JobName = None, json: Json = False, traceback: Whole = False
+    directory: DirectoryOrSavepoint,
+    job: JobName = None,
+    json: Json = False,
+    traceback: Whole = False,
 ) -> None:
     """Read every file and check it; name the damaged ones. Exit code 1 if there are any."""
     with errors.shown(whole=traceback):
-        found = [_verified(stored) for stored in jobs_in(directory, job)]
+        savepoint = savepoint_at(directory)
+        if savepoint is not None:
+            found = [_verified_savepoint(savepoint)]
+        else:
+            found = [_verified(stored) for stored in jobs_in(directory, job)]
     damaged = any(one["damaged"] for one in found)
     if json:
         print_json(found, sys.stdout)
@@ -151,9 +174,7 @@ def _row(stored: StoredJob, checkpoint_id: int, history: History) -> dict[str, A
         manifest = stored.load_manifest(checkpoint_id)
     except CheckpointDamaged as damage:
         return row | {"damage": str(damage)}
-    return (
-        row | _head(manifest, history) | {"bytes": sum(stored.file_sizes(checkpoint_id).values())}
-    )
+    return row | head(manifest, history) | {"bytes": sum(stored.file_sizes(checkpoint_id).values())}
 
 
 def _history(stored: StoredJob) -> History:
@@ -165,7 +186,8 @@ def _history(stored: StoredJob) -> History:
     }
 
 
-def _head(manifest: Manifest, history: History) -> dict[str, Any]:
+def head(manifest: Manifest, history: History) -> dict[str, Any]:
+    """What is said of a checkpoint first, with its figures: those of `history` if there are."""
     return {
         "job": manifest.job,
         "checkpoint_id": manifest.checkpoint_id,
@@ -178,10 +200,8 @@ def _head(manifest: Manifest, history: History) -> dict[str, Any]:
     }
 
 
-def _document(
-    stored: StoredJob, manifest: Manifest, *, in_flight: bool, state: str | None, key: str | None
-) -> dict[str, Any]:
-    document = _head(manifest, _history(stored)) | {
+def _body(manifest: Manifest, files: Mapping[str, int]) -> dict[str, Any]:
+    return {
         "tasks": [asdict(task) for task in manifest.tasks],
         "subtasks": [
             {
@@ -195,13 +215,23 @@ def _document(
             }
             for one in manifest.acknowledgements
         ],
-        "files": stored.file_sizes(manifest.checkpoint_id),
+        "files": files,
     }
-    if in_flight:
-        document["in_flight"] = captured(stored, manifest)
-    if state is not None:
-        document["state"] = state_rows(stored, manifest, state, key)
-    return document
+
+
+def savepoint_at(directory: Path) -> StoredSavepoint | None:
+    """Find the savepoint whose directory this is; None if it is not one's."""
+    savepoint = StoredSavepoint(directory)
+    return savepoint if savepoint.exists() or savepoint.is_unfinished() else None
+
+
+def _verified_savepoint(savepoint: StoredSavepoint) -> dict[str, Any]:
+    try:
+        manifest = savepoint.load_manifest()
+    except StorageError as error:
+        return {"job": str(savepoint.path), "checkpoints": [], "damaged": [str(error)]}
+    ids = [manifest.checkpoint_id]
+    return {"job": manifest.job, "checkpoints": ids, "damaged": savepoint.verify()}
 
 
 def _verified(stored: StoredJob) -> dict[str, Any]:

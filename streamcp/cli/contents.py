@@ -15,7 +15,7 @@ from streamcp.cli.errors import WrongUse
 from streamcp.runtime.keyed_async_subtask import TIMER
 from streamcp.runtime.pending import Status
 from streamcp.serialization.deserializer import Deserializer, GenericRecord
-from streamcp.storage.reading import StoredJob
+from streamcp.storage.savepoints import SectionReader
 
 _WORDS = {
     Status.RECORD.value: "to be called",
@@ -27,7 +27,7 @@ _WORDS = {
 }
 
 
-def captured(stored: StoredJob, manifest: Manifest) -> list[dict[str, Any]]:
+def captured(stored: SectionReader, manifest: Manifest) -> list[dict[str, Any]]:
     """Read what was in flight: subtask, kind and name of each section, and its records.
 
     A record is {"value": …}, with a "status" if it was in an asynchronous step. Raises
@@ -46,7 +46,7 @@ def captured(stored: StoredJob, manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def state_rows(
-    stored: StoredJob, manifest: Manifest, step: str, key: str | None
+    stored: SectionReader, manifest: Manifest, step: str, key: str | None
 ) -> list[dict[str, Any]]:
     """Read the state of `step`: {"key": …, "value": …, "timers": …} per key, and {"subtask": …,
     "value": …} for the broadcast state of each subtask; with `key` only that of the key that is
@@ -88,7 +88,7 @@ def _sections(manifest: Manifest) -> Iterator[tuple[str, SectionHandle]]:
 
 
 def _records(
-    stored: StoredJob, handle: SectionHandle, reader: Deserializer
+    stored: SectionReader, handle: SectionHandle, reader: Deserializer
 ) -> Iterator[dict[str, Any]]:
     for frame in stored.read_section(handle):
         values = reader.loads(frame)

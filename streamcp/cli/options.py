@@ -69,6 +69,7 @@ _RUN: tuple[tuple[str, Any, str | None, str, str], ...] = (
         _RUNNING,
         "Continue from an older checkpoint although later output was committed.",
     ),
+    ("restore", str, "PATH", _RUNNING, "Begin from the savepoint in this directory."),
     ("take_over", bool, None, _RUNNING, "Start although another copy shows life; it is fenced."),
     (
         "restart",
@@ -80,7 +81,11 @@ _RUN: tuple[tuple[str, Any, str | None, str, str], ...] = (
     ("channel_capacity", int, _NUMBER, _RUNNING, "Records per channel."),
 )
 # Settings that lie directly in the settings of a run; the others are fields of `checkpoints`.
-_OUTSIDE = frozenset({"fresh", "accept_duplicates", "take_over", "restart", "channel_capacity"})
+_OUTSIDE = frozenset(
+    {"fresh", "accept_duplicates", "restore", "take_over", "restart", "channel_capacity"}
+)
+# Called otherwise than their settings: `from` is no name in Python.
+_FLAGS = {"restore": "from"}
 _JSON = ("json", "Print events and the result as JSON lines to stdout, and nothing else there.")
 _QUIET = ("quiet", "Print warnings and errors only.")
 _TRACEBACK = ("traceback", "Show errors with the framework's own traceback.")
@@ -167,7 +172,7 @@ def _parameter(
 
 
 def _option(name: str, kind: Any, metavar: str | None, panel: str, text: str, **more: Any) -> Any:
-    dashed = name.replace("_", "-")
+    dashed = _FLAGS.get(name, name).replace("_", "-")
     both = kind is bool and panel not in (_RUNNING, _SHOWING) and name != "fail_on_max_age"
     flag = f"--{dashed}/--no-{dashed}" if both else f"--{dashed}"
     return typer.Option(flag, metavar=metavar, rich_help_panel=panel, help=text, **more)

@@ -45,6 +45,29 @@ def print_list(rows: Sequence[Mapping[str, Any]]) -> None:
             print(f"checkpoint {row['checkpoint_id']}: {row['damage']}")
 
 
+def print_savepoints(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print one line per savepoint."""
+    table = _table("path", "job", "checkpoint", "completed", "mode", "in flight>", "on disk>")
+    for row in rows:
+        if row["damage"] is not None:
+            table.add_row(row["path"], "unfinished or damaged", style="red")
+            continue
+        figures = _statistics(row)
+        table.add_row(
+            row["path"],
+            row["job"],
+            str(row["checkpoint_id"]),
+            _moment(row["completed_at"]),
+            words.mode(figures),
+            words.number(figures.in_flight_records),
+            words.size(row["bytes"]),
+        )
+    _console().print(table)
+    for row in rows:
+        if row["damage"] is not None:
+            print(row["damage"])
+
+
 def print_manifest(document: Mapping[str, Any]) -> None:
     """Print what is known of one checkpoint."""
     figures = _statistics(document)

@@ -91,8 +91,11 @@ def checkpoint_line(checkpoint: CheckpointStatistics) -> str:
 def restored_line(event: events.JobRestored) -> str:
     """Which checkpoint an attempt goes on from, and how much it works off again."""
     replayed = counted(event.in_flight_records, "in-flight record")
+    source = f"checkpoint {event.checkpoint_id}"
+    if event.savepoint is not None:
+        source = f"savepoint {event.savepoint} ({source})"
     return (
-        f"attempt {event.attempt} restored checkpoint {event.checkpoint_id} in "
+        f"attempt {event.attempt} restored {source} in "
         f"{duration(event.duration)}, replaying {replayed}"
     )
 
@@ -108,6 +111,8 @@ def event_line(event: events.Event) -> str | None:
             return f"failed: {event.error}; restarting in {duration(event.delay)}"
         case events.CheckpointCompleted() | events.CheckpointFailed():
             return checkpoint_line(CheckpointStatistics.from_dict(event.statistics))
+        case events.SavepointWritten():
+            return f"savepoint of checkpoint {event.checkpoint_id} written to {event.path}"
         case events.CheckpointOverdue():
             age = "there is none" if event.age is None else f"it is {duration(event.age)} old"
             return f"ALARM: the last complete checkpoint is overdue ({age})"

@@ -77,8 +77,8 @@ class JobHandle:
         elsewhere. `mode`: None for the job's. Requests that wait together share a checkpoint, in
         the most strictly aligned of their modes.
         Raises CheckpointFailed with the reason if the checkpoint or the copy fails, which leaves
-        nothing behind; SettingsError for an unknown mode, and StreamcpError if the job has no
-        `checkpoints=`. The job goes on in every case."""
+        nothing behind; Fenced if another copy of the job has taken over; SettingsError for an
+        unknown mode, and StreamcpError if the job has no `checkpoints=`. The job goes on."""
         self._check_storage()
         _check_mode("savepoint", mode)
         return await self._life.take_savepoint(Path(target), mode)

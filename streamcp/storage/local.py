@@ -195,7 +195,6 @@ class LocalStorage:
     def complete(self, manifest: Manifest) -> None:
         """Write the manifest durably and append the completion to the log (P34).
 
-
         Raises Fenced if another attempt has appended since: nothing was completed, and from then
         on nothing is written or removed. Raises StorageError if the completion is not known to be
         durable: it must not be announced, though a later attempt may find the checkpoint. Calling
@@ -260,9 +259,7 @@ class LocalStorage:
         if completed is None:
             raise StorageError(f"checkpoint {checkpoint_id} is no longer there to be copied")
         manifest = self._stored.load_manifest(checkpoint_id)
-        return write_savepoint(
-            self._stored, manifest, completed.number, target, files=self._files
-        )
+        return write_savepoint(self._stored, manifest, completed.number, target, files=self._files)
 
     def pin(self, checkpoint_id: int) -> None:
         """Keep a checkpoint from retention until it is unpinned as often; never waits."""

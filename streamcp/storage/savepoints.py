@@ -136,9 +136,10 @@ class StoredSavepoint:
         CheckpointDamaged if it was damaged later."""
         path = self.path / layout.METADATA
         raw = self._files.read_file(path) if self._names() else None
-        if raw is None:
+        document = None if raw is None else format.unseal(raw, str(path))
+        if document is None or document.kind != "savepoint":
             raise StorageError(self._what_instead())
-        return format.decode_manifest(format.unseal(raw, str(path)), "savepoint")
+        return format.decode_manifest(document, "savepoint")
 
     def _what_instead(self) -> str:
         if self.is_unfinished():

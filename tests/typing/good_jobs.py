@@ -97,9 +97,12 @@ async def main() -> None:
         running.set_mode("unaligned")
         running.set_mode("at_least_once")
         assert_type(running, sc.Running)
+        saved = await running.savepoint("savepoints", mode="aligned")
+        assert_type(saved, sc.Savepoint)
+        await running.stop(savepoint=saved.path.parent)
     assert_type(await orders().run_async(), sc.JobResult)
     assert_type(await stateful.source(pages()).take(5), list[Order])
 
 
 if __name__ == "__main__":
-    orders(topic="other").run(take_over=True)
+    orders(topic="other").run(take_over=True, restore="savepoints/orders-12")
