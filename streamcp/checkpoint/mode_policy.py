@@ -174,7 +174,7 @@ class ModePolicy:
 
 
 # From the one that suits every use of a checkpoint to the one that is soonest there.
-_STRICTEST_FIRST: tuple[ChosenMode, ...] = ("aligned", "adaptive", "unaligned")
+_STRICTEST_FIRST: tuple[ChosenMode, ...] = ("aligned", "adaptive", "unaligned", "at_least_once")
 
 
 def strictest(modes: Iterable[ChosenMode | None]) -> ChosenMode | None:

@@ -13,6 +13,7 @@ from streamcp.checkpoint.mode_policy import refused_switch
 from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.clock import Clock, SystemClock
 from streamcp.config import JobSettings, Mode
+from streamcp.coordinator.coordinator import Coordinator
 from streamcp.coordinator.requests import Wish
 from streamcp.coordinator.restart_strategy import GiveUp, RestartStrategy
 from streamcp.errors import (
@@ -115,39 +116,38 @@ class JobLife:
 
     async def request_checkpoint(self) -> CheckpointStatistics:
         """Take a checkpoint as soon as the job runs."""
-        attempt = await self._running_attempt()
-        if self._state == "ended":
-            raise CheckpointFailed(f"job {self.job!r} has ended: nothing is left to be captured")
-        return await attempt.coordinator.request()
+        return await (await self._coordinator()).request()
 
     async def take_savepoint(self, target: Path, mode: Mode | None) -> Savepoint:
         """Take a checkpoint as soon as the job runs, and copy it."""
-        attempt = await self._running_attempt()
-        if self._state == "ended":
-            raise CheckpointFailed(f"job {self.job!r} has ended: nothing is left to be captured")
-        writer = self._savepoint_writer()
-        return await writer.take(attempt.coordinator, target, Wish(mode, savepoint=True))
-
-    def _savepoint_writer(self) -> SavepointWriter:
-        assert self._storage is not None, "the handle asks for savepoints of jobs with storage only"
-        return SavepointWriter(self._storage, self._clock, self.log)
+        wish = Wish(self._possible(mode), savepoint=True)
+        return await self._savepoint_writer().take(await self._coordinator(), target, wish)
 
     async def stop_with_savepoint(
         self, task: asyncio.Task[JobResult], target: Path, mode: Mode | None
     ) -> JobResult:
         """End the job by a savepoint; see `JobHandle.stop`."""
-        attempt = await self._running_attempt()
-        if self._state == "ended":
-            raise CheckpointFailed(f"job {self.job!r} has ended: nothing is left to be captured")
-        wish = Wish(mode, savepoint=True, stop=True)
-        savepoint = await self._savepoint_writer().take(attempt.coordinator, target, wish)
-        if attempt.coordinator.outcome is None:
+        wish = Wish(self._possible(mode), savepoint=True, stop=True)
+        coordinator = await self._coordinator()
+        savepoint = await self._savepoint_writer().take(coordinator, target, wish)
+        if coordinator.outcome is None:
             raise CheckpointFailed(
                 f"job {self.job!r} failed while its savepoint was written, and goes on from its "
                 f"checkpoint {savepoint.statistics.checkpoint_id}; the savepoint is whole: "
                 f"{savepoint.path}. Stop the job again if it is still to stop"
             )
         return replace(await asyncio.shield(task), savepoint=savepoint.path)
+
+    def _savepoint_writer(self) -> SavepointWriter:
+        assert self._storage is not None, "the handle asks for savepoints of jobs with storage only"
+        return SavepointWriter(self._storage, self._clock, self.log)
+
+    def _possible(self, mode: Mode | None) -> Mode | None:
+        checkpoints = self._settings.checkpoints
+        refused = refused_switch(checkpoints.mode, mode) if checkpoints and mode else None
+        if refused is not None:
+            raise SettingsError(f"savepoint in mode {mode!r}: {refused}")
+        return mode
 
     async def stop(self, task: asyncio.Task[JobResult]) -> JobResult:
         """End the job by a last checkpoint; see `JobHandle.stop`."""
@@ -196,11 +196,14 @@ class JobLife:
         if self._attempt is not None and self._state == "running":
             adjust(self._attempt)
 
-    async def _running_attempt(self) -> Attempt:
+    async def _coordinator(self) -> Coordinator:
+        """Wait until the job runs. Raises CheckpointFailed if it has ended."""
         await self._running.wait()
         if self._attempt is None:
             raise CheckpointFailed(f"job {self.job!r} has ended before anything of it ran")
-        return self._attempt
+        if self._state == "ended":
+            raise CheckpointFailed(f"job {self.job!r} has ended: nothing is left to be captured")
+        return self._attempt.coordinator
 
     # ---- attempts
 

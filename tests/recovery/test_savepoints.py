@@ -401,6 +401,7 @@ def test_wrong_mode_is_an_error_at_the_call(tmp_path: Path) -> None:
         for taking in (
             handle.savepoint(tmp_path, mode=wrong),
             handle.stop(savepoint=tmp_path, mode=wrong),
+            handle.savepoint(tmp_path, mode="at_least_once"),
             handle.stop(mode="aligned"),
         ):
             with pytest.raises(sc.SettingsError, match=r"mode|choose one of"):
