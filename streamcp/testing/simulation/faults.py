@@ -1,0 +1,105 @@
+"""What goes wrong in a simulated run: a plan drawn from the seed, as plain data.
+
+A fault says at which count of what it happens, so a plan can be printed, replayed and made
+smaller. Nothing here acts: `world` does.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from streamcp.config import MODES
+
+Counter: TypeAlias = Literal["step", "user", "target", "storage"]
+"""What is counted: callbacks of the event loop, calls of users' functions, calls of targets,
+calls of the checkpoint storage."""
+
+Action: TypeAlias = Literal[
+    "crash",  # everything that is not durable is gone, now
+    "crash after",  # as soon as the call has taken effect
+    "cancel",  # the job's task is cancelled, as a second Ctrl-C does
+    "stop",  # with a last checkpoint
+    "checkpoint",  # asked for
+    "mode",
+    "interval",
+    "alignment timeout",
+    "fail",  # the call raises
+    "lose",  # the call takes effect, and raises: the acknowledgement is lost
+    "slow",  # the call takes `value` seconds longer
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`action` at the `at`-th (from 1) of `counter`, in life number `life` (from 0)."""
+
+    life: int
+    counter: Counter
+    at: int
+    action: Action
+    value: Any = None
+
+    def __str__(self) -> str:
+        """`life 0, step 371: crash`."""
+        value = "" if self.value is None else f" {self.value}"
+        return f"life {self.life}, {self.counter} {self.at}: {self.action}{value}"
+
+
+Plan: TypeAlias = tuple[Fault, ...]
+
+_LONGEST: dict[Counter, int] = {"step": 3000, "user": 300, "target": 40, "storage": 40}
+_SLOW = (0.0002, 0.002, 0.02, 0.3)
+
+
+def draw_plan(rnd: random.Random) -> Plan:
+    """Draw a plan: up to four crashes, and other faults and changes in between."""
+    crashes = rnd.choice((0, 1, 1, 1, 2, 2, 3, 4))
+    faults = [_crash(rnd, life) for life in range(crashes)]
+    for life in range(crashes + 1):
+        faults += [_fault(rnd, life) for _ in range(rnd.choice((0, 0, 1, 2, 4)))]
+        faults += [_change(rnd, life) for _ in range(rnd.choice((0, 1, 3, 6)))]
+    return tuple(faults)
+
+
+def crashes_of(plan: Plan) -> int:
+    """How many lives of the plan may end by a crash."""
+    return len({fault.life for fault in plan if fault.action.startswith("crash")})
+
+
+def _at(rnd: random.Random, counter: Counter) -> int:
+    """Early and late moments alike: what happens in the beginning is short, and matters."""
+    return round(_LONGEST[counter] ** rnd.random())
+
+
+def _crash(rnd: random.Random, life: int) -> Fault:
+    counter: Counter = rnd.choice(("step", "step", "step", "user", "target", "storage"))
+    action: Action = "crash"
+    if counter in ("target", "storage"):
+        action = rnd.choice(("crash", "crash after"))
+    return Fault(life, counter, _at(rnd, counter), action)
+
+
+def _fault(rnd: random.Random, life: int) -> Fault:
+    counter: Counter = rnd.choice(("user", "user", "target", "target", "storage", "storage"))
+    action: Action = "fail"
+    if counter != "user":
+        action = rnd.choice(("fail", "lose", "slow", "slow"))
+    value = rnd.choice(_SLOW) if action == "slow" else None
+    return Fault(life, counter, _at(rnd, counter), action, value)
+
+
+def _change(rnd: random.Random, life: int) -> Fault:
+    action: Action = rnd.choice(
+        ("checkpoint", "checkpoint", "checkpoint", "mode", "interval", "alignment timeout")
+    )
+    if rnd.random() < 0.1:
+        action = rnd.choice(("stop", "cancel"))
+    values: dict[Action, tuple[Any, ...]] = {
+        "mode": MODES,
+        "interval": (None, "1ms", "5ms", "50ms"),
+        "alignment timeout": ("0s", "1ms", "10ms"),
+    }
+    value = rnd.choice(values[action]) if action in values else None
+    return Fault(life, "step", _at(rnd, "step"), action, value)

@@ -1,0 +1,104 @@
+"""I1 to I8 of the protocol, as far as a simulated run can see them.
+
+Each check raises Violation with the invariant's name. I1 and I3 show in what the steps put out:
+their states mark a record that comes twice or too early. I4 begins with event time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from streamcp.checkpoint.snapshot import Manifest
+from streamcp.runners.life import JobLife
+from streamcp.storage import layout
+from streamcp.testing.simulation.jobs import JobSpec, Rows
+from streamcp.testing.simulation.targets import Target
+from streamcp.testing.simulation.world import Life
+
+# What a slice may put out beyond the room that was free: a step's records may become several each.
+_EXPANSION = {"flat_map": 2, "async_flat_map": 2, "keyed": 3, "keyed_async": 3}
+_SHOWN = 3
+
+
+class Violation(Exception):
+    """An invariant does not hold."""
+
+
+def check_output(expected: Mapping[str, Rows], target: Target, plain: Collection[str]) -> None:
+    """I1, I2, I3: every sink has what the plain computation gives, exactly; those in `plain` may
+    have records more than once."""
+    if target.broken:
+        raise Violation(f"I2: {target.broken[0]}")
+    for sink, rows in expected.items():
+        found = Counter(target.records(sink))
+        too_few = rows - found
+        too_many = found - rows if sink not in plain else {row: 1 for row in found.keys() - rows}
+        if too_few or too_many:
+            raise Violation(
+                f"I1/I2: {sink} has too many {_some(too_many)}, too few {_some(too_few)}"
+            )
+
+
+def _some(rows: Mapping[Any, int]) -> str:
+    shown = [f"{row} × {count}" for row, count in sorted(rows.items(), key=repr)[:_SHOWN]]
+    more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+    return f"[{', '.join(shown)}{more}]"
+
+
+def check_manifest(manifest: Manifest) -> None:
+    """I5 (P11): an aligned checkpoint that was not escalated holds nothing of a channel."""
+    is_aligned = manifest.statistics.get("mode") == "aligned"
+    if not is_aligned or manifest.statistics.get("escalated_after") is not None:
+        return
+    for acknowledgement in manifest.acknowledgements:
+        for section in acknowledgement.sections:
+            if section.kind == "channel" and section.records:
+                raise Violation(
+                    f"I5: aligned checkpoint {manifest.checkpoint_id} holds {section.records} "
+                    f"in-flight records of {section.name}"
+                )
+
+
+def check_queues(spec: JobSpec, job: JobLife) -> None:
+    """I6: no queue holds more than its capacity, one slice's output, and what was restored."""
+    attempt = job._attempt
+    restored = attempt._prepared.restorable if attempt is not None else None
+    slack = restored.in_flight_records if restored is not None else 0
+    expansion = 1
+    for step in spec.steps:
+        expansion *= _EXPANSION.get(step.kind, 1)
+    for subtask in attempt.subtasks if attempt is not None else ():
+        for channel in subtask.gate.channels:
+            if channel.occupied > (channel.capacity + slack) * expansion + expansion:
+                raise Violation(f"I6: {channel!r} (restored: {slack}, expansion: {expansion})")
+
+
+def check_files(life: Life, job: str) -> None:
+    """I7: behind an undisturbed life every file belongs to a complete checkpoint."""
+    storage = life.outside.files.storage(job, life.world.clock)
+    attempt = storage.start_attempt()
+    storage.close()
+    owners = {layout.checkpoint_directory(one.checkpoint_id) for one in attempt.completed}
+    for name in life.outside.files.names():
+        *_, directory, file = name.split("/")
+        if layout.checkpoint_of(directory) is not None and directory not in owners:
+            raise Violation(f"I7: {name} belongs to no complete checkpoint")
+        if "draft" in file:
+            raise Violation(f"I7: {name} was left behind")
+
+
+def check_nothing_left(life: Life) -> None:
+    """I8: behind a life there is no task, no timer, and nothing opened that was not closed."""
+    loop = life.world.loop
+    tasks = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}
+    if tasks:
+        names = ", ".join(sorted(task.get_name() for task in tasks))
+        raise Violation(f"I8: tasks are left: {names}")
+    timers = [handle for handle in loop._scheduled if not handle._cancelled]  # type: ignore[attr-defined]
+    if timers:
+        raise Violation(f"I8: {len(timers)} timers are left, the first for {timers[0]._callback}")
+    if life.opened:
+        raise Violation(f"I8: not closed: {', '.join(sorted(life.opened))}")

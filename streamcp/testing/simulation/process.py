@@ -1,0 +1,120 @@
+"""One life of a job: from the start of a simulated process to its end, crash or failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from streamcp.api.jobs import Job
+from streamcp.api.settings import merge_settings
+from streamcp.checkpoint.snapshot import Manifest
+from streamcp.config import JobSettings
+from streamcp.errors import CheckpointFailed, StreamcpError
+from streamcp.observability import events
+from streamcp.runners.handle import JobHandle
+from streamcp.runners.life import JobLife
+from streamcp.testing.simulation.faults import Fault
+from streamcp.testing.simulation.invariants import Violation, check_manifest
+from streamcp.testing.simulation.storage import WatchedStorage
+from streamcp.testing.simulation.trace import event_text
+from streamcp.testing.simulation.world import Life
+
+Ending: TypeAlias = Literal[
+    "finished", "already_finished", "stopped", "cancelled", "crashed", "failed"
+]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a life ended; `error` is set if it failed."""
+
+    how: Ending
+    error: Exception | None = None
+
+
+class Process:
+    """Runs one life of `job`. `counts` is added to."""
+
+    def __init__(self, life: Life, job: Job, settings: JobSettings, counts: Counter[str]) -> None:
+        self.life = life
+        self.counts = counts
+        storage = life.outside.files.storage(job.name, life.world.clock)
+        self.job = JobLife(
+            job.graph,
+            settings,
+            job.types,
+            clock=life.world.clock,
+            storage=WatchedStorage(life, storage, self._look_at_manifest),
+        )
+        self._asked: set[asyncio.Task[Any]] = set()
+
+    async def run(self) -> Ended:
+        """Run to the end, and wait until nothing of it is left."""
+        self.job.log.subscribe(self._on_event)
+        loop = self.life.world.loop
+        task = self.life.task = loop.create_task(self.job.run(), name="job")
+        handle = JobHandle(self.job, task)
+        self.life.hands = lambda fault: self._act(handle, fault)
+        await asyncio.wait([task])
+        for asked in self._asked:
+            asked.cancel()
+        if self._asked:
+            await asyncio.wait(self._asked)
+        loop.at_step.clear()
+        return self._ended(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> Ended:
+        if self.life.survived is not None:
+            if not task.cancelled():
+                task.exception()
+            return Ended("crashed")
+        if task.cancelled():
+            return Ended("cancelled")
+        error = task.exception()
+        if error is None:
+            return Ended(task.result().outcome)
+        if not isinstance(error, Exception):
+            raise error
+        return Ended("failed", error)
+
+    # ---- what is asked of the job
+
+    def _act(self, handle: JobHandle, fault: Fault) -> None:
+        if fault.action == "mode":
+            handle.set_mode(fault.value)
+        elif fault.action == "interval":
+            handle.set_interval(fault.value)
+        elif fault.action == "alignment timeout":
+            handle.set_alignment_timeout(fault.value)
+        else:
+            asked = handle.stop() if fault.action == "stop" else handle.checkpoint()
+            self._asked.add(self.life.world.loop.create_task(_tolerant(asked), name="asked"))
+
+    # ---- what is seen of it
+
+    def _on_event(self, event: events.Event) -> None:
+        self.life.say("event", event_text(event))
+        self.counts[type(event).__name__] += 1
+        if isinstance(event, events.JobRestored) and event.in_flight_records:
+            self.counts["restored in-flight records"] += event.in_flight_records
+
+    def _look_at_manifest(self, manifest: Manifest) -> None:
+        try:
+            check_manifest(manifest)
+        except Violation as error:
+            self.life.violations.append(str(error))
+
+
+async def _tolerant(asked: Any) -> None:
+    """A checkpoint or stop may fail, and so may the job meanwhile: that is seen elsewhere."""
+    with suppress(CheckpointFailed, StreamcpError):
+        await asked
+
+
+def settings_of(job: Job) -> JobSettings:
+    """The job's own settings: a simulated run must not depend on the environment."""
+    return merge_settings(("Job(...)", job._settings))

@@ -1,0 +1,86 @@
+"""The real checkpoint storage of a simulated life: its calls are counted, traced, and may fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from streamcp.checkpoint.snapshot import Manifest, Section, SectionHandle
+from streamcp.identifiers import SubtaskId
+from streamcp.storage.contract import Attempt, CheckpointStorage
+from streamcp.testing.simulation.world import Life
+
+
+class WatchedStorage:
+    """Passes every call on to `storage`; implements `CheckpointStorage`.
+
+    Calls that promise not to raise never fail. `on_manifest` sees each manifest before it is
+    written."""
+
+    def __init__(
+        self, life: Life, storage: CheckpointStorage, on_manifest: Callable[[Manifest], None]
+    ) -> None:
+        self._life = life
+        self._storage = storage
+        self._on_manifest = on_manifest
+
+    def start_attempt(self, *, take_over: bool = False) -> Attempt:
+        """As the contract says; may fail."""
+        return self._life.call_storage(
+            "start an attempt", lambda: self._storage.start_attempt(take_over=take_over)
+        )
+
+    def write_data(
+        self, checkpoint_id: int, sections: Sequence[tuple[SubtaskId, Section]]
+    ) -> list[SectionHandle]:
+        """As the contract says; may fail."""
+        return self._life.call_storage(
+            f"write {len(sections)} sections of checkpoint {checkpoint_id}",
+            lambda: self._storage.write_data(checkpoint_id, sections),
+        )
+
+    def complete(self, manifest: Manifest) -> None:
+        """As the contract says; may fail."""
+        self._on_manifest(manifest)
+        self._life.call_storage(
+            f"complete checkpoint {manifest.checkpoint_id}",
+            lambda: self._storage.complete(manifest),
+        )
+
+    def discard(self, checkpoint_id: int) -> None:
+        """As the contract says."""
+        self._life.say("storage", f"discard checkpoint {checkpoint_id}")
+        self._storage.discard(checkpoint_id)
+
+    def retain(self, count: int) -> list[int]:
+        """As the contract says."""
+        removed = self._storage.retain(count)
+        self._life.say("storage", f"retain {count}: removed {removed}")
+        return removed
+
+    def load_manifest(self, checkpoint_id: int) -> Manifest:
+        """As the contract says; may fail."""
+        return self._life.call_storage(
+            f"load the manifest of {checkpoint_id}",
+            lambda: self._storage.load_manifest(checkpoint_id),
+        )
+
+    def read_section(self, checkpoint_id: int, handle: SectionHandle) -> list[bytes]:
+        """As the contract says."""
+        return self._storage.read_section(checkpoint_id, handle)
+
+    def verify(self, checkpoint_id: int) -> list[str]:
+        """As the contract says."""
+        return self._storage.verify(checkpoint_id)
+
+    def append_history(self, entry: Mapping[str, Any]) -> None:
+        """As the contract says."""
+        self._storage.append_history(entry)
+
+    def read_history(self) -> list[dict[str, Any]]:
+        """As the contract says."""
+        return self._storage.read_history()
+
+    def close(self) -> None:
+        """As the contract says."""
+        self._storage.close()

@@ -1,0 +1,182 @@
+"""The world of one simulated run: time, what outlives crashes, and the faults of each life.
+
+A crash copies what is durable at that very moment; the dead life is then cancelled, and nothing
+that it still does reaches the copy. So a crash is possible between any two callbacks, inside any
+call of a user's function, of a target or of the storage, and needs no help of what crashes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from streamcp.errors import StorageError
+from streamcp.testing.simulation.clock import SimulatedClock
+from streamcp.testing.simulation.faults import Counter, Fault, Plan
+from streamcp.testing.simulation.files import Files
+from streamcp.testing.simulation.loop import STYLES, SimulatedLoop
+from streamcp.testing.simulation.targets import Effect, Target
+from streamcp.testing.simulation.trace import Trace
+
+T = TypeVar("T")
+
+# No drawn job needs a tenth of it.
+STEP_LIMIT = 400_000
+
+
+class InjectedFailure(Exception):
+    """Raised by the simulator in place of a user's function or a target."""
+
+
+class Outside:
+    """What outlives a crash: the disk with the checkpoints, and the targets."""
+
+    def __init__(self, files: Files, target: Target) -> None:
+        self.files = files
+        self.target = target
+
+    def crashed(self) -> Outside:
+        """What a crash at this moment leaves behind."""
+        return Outside(self.files.crashed(), self.target.copy())
+
+
+class World:
+    """Time and schedule of a whole run, and what is outside now. `close` it."""
+
+    def __init__(self, seed: str, *, trace: Trace | None = None) -> None:
+        rnd = random.Random(seed)
+        style = rnd.choice(STYLES)
+        self.clock = SimulatedClock(rnd, slowness=rnd.choice((0.0, 0.1, 1.0, 1.0)))
+        self.loop = SimulatedLoop(rnd, self.clock, style=style, limit=STEP_LIMIT)
+        self.outside = Outside(Files(), Target())
+        self.trace = trace
+        if trace is not None:
+            trace.now = lambda: (self.clock.now, self.loop.steps)
+            trace.say("schedule", style)
+
+    def close(self) -> None:
+        """Remove what the run has left."""
+        self.outside.files.remove()
+        self.loop.close()
+
+
+class Life:
+    """One process from its start to its end or crash.
+
+    `survived` is set by a crash: what the next life finds. `hands` is told of the faults that
+    concern the job as a whole (stop, mode, ...). `opened` has what was opened and not yet closed,
+    `violations` what was seen where nothing could be raised."""
+
+    def __init__(self, world: World, number: int, plan: Plan) -> None:
+        self.world = world
+        self.number = number
+        self.outside = world.outside
+        self.survived: Outside | None = None
+        self.task: asyncio.Task[Any] | None = None
+        self.opened: list[str] = []
+        self.violations: list[str] = []
+        self.hands: Callable[[Fault], None] = lambda fault: None
+        self._counts: dict[Counter, int] = {"user": 0, "target": 0, "storage": 0}
+        self._faults = {
+            (fault.counter, fault.at): fault for fault in plan if fault.life == number
+        }
+        self._arm_steps()
+        if world.trace is not None:
+            world.trace.life = number
+
+    def _arm_steps(self) -> None:
+        loop = self.world.loop
+        loop.at_step.clear()
+        for (counter, at), fault in self._faults.items():
+            if counter == "step":
+                loop.at_step[loop.steps + at] = lambda fault=fault: self._at_step(fault)  # type: ignore[misc]
+
+    def say(self, about: str, text: str) -> None:
+        """Add a line to the trace, if there is one and this life is not over."""
+        if self.world.trace is not None and self.survived is None:
+            self.world.trace.say(about, text)
+
+    # ---- faults
+
+    def crash(self) -> None:
+        """Lose everything that is not durable, now."""
+        if self.survived is None and self.task is not None and not self.task.done():
+            self.say("fault", "crash")
+            self.survived = self.outside.crashed()
+            self.task.cancel()
+
+    def hit(self, counter: Counter) -> Fault | None:
+        """Count a call; return what is to happen to it. A crash has then happened already."""
+        count = self._counts[counter] = self._counts[counter] + 1
+        fault = self._faults.get((counter, count))
+        if fault is None or self.survived is not None:
+            return None
+        self.say("fault", str(fault))
+        if fault.action == "crash":
+            self.crash()
+            return None
+        return fault
+
+    def _at_step(self, fault: Fault) -> None:
+        if self.survived is not None or self.task is None or self.task.done():
+            return
+        if fault.action == "crash":
+            self.crash()
+            return
+        self.say("fault", str(fault))
+        if fault.action == "cancel":
+            self.task.cancel()
+        else:
+            self.hands(fault)
+
+    # ---- calls that may go wrong
+
+    @property
+    def target(self) -> Target:
+        """Where sinks write to."""
+        return self.outside.target
+
+    def user(self, name: str, record: Any) -> None:
+        """A user's function is called."""
+        if self.world.trace is not None:
+            self.say("call", f"{name} {record}")
+        fault = self.hit("user")
+        if fault is not None:
+            raise InjectedFailure(f"{name}: {fault}")
+
+    async def call_target(self, name: str, effect: Effect) -> Any:
+        """Call a target: takes effect at once, late, or twice (once more by who asks again)."""
+        self.say("target", name)
+        fault = self.hit("target")
+        action = None if fault is None else fault.action
+        if action == "fail":
+            raise InjectedFailure(f"{name}: {fault}")
+        if fault is not None and action == "slow":
+            await asyncio.sleep(fault.value)
+        elif self._counts["target"] % 3 == 0:
+            await asyncio.sleep(0)
+        result = effect()
+        self._after(name, fault)
+        return result
+
+    def call_storage(self, name: str, call: Callable[[], T]) -> T:
+        """Call the checkpoint storage, from what would be a thread."""
+        self.say("storage", name)
+        fault = self.hit("storage")
+        if fault is not None and fault.action == "fail":
+            raise StorageError(f"{name}: {fault}")
+        if fault is not None and fault.action == "slow":
+            self.world.loop.thread_seconds += fault.value
+        result = call()
+        self._after(name, fault, StorageError)
+        return result
+
+    def _after(
+        self, name: str, fault: Fault | None, error: type[Exception] = InjectedFailure
+    ) -> None:
+        if fault is not None and fault.action == "crash after":
+            self.crash()
+        elif fault is not None and fault.action == "lose":
+            raise error(f"{name}: {fault}")
