@@ -1,4 +1,4 @@
-"""Fused steps become one loop: its source text is written here, and compiled once per task.
+"""Fused steps become one loop: its source text is written here, and compiled once per text.
 
 A call per record and step is all that remains between the steps: no intermediate lists, and
 CPython runs calls of Python functions inside such a loop without leaving its interpreter. Measured
@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType, FunctionType
 from typing import Any, Protocol
 
 from streamcp.channel.output_gate import KeyedEdge
@@ -116,9 +118,11 @@ class LoopWriter:
         lines += [f"    {line}" for line in self._after]
         text = "\n".join(lines) + "\n"
         name = f"<fused steps from {self._first.label}>"
-        exec(compile(text, name, "exec"), self._names)
+        exec(_compiled(text, name), self._names)
+        work: FunctionType = self._names["work"]
+        # The interpreter adapts code to the names that it finds: each loop needs its own.
+        work.__code__ = work.__code__.replace()
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-        work: Push = self._names["work"]
         return work
 
     # ---- writing
@@ -412,6 +416,12 @@ def _many(number: int, call: str) -> tuple[str, ...]:
         f"if {many}.__class__ is not list and {many}.__class__ is not tuple:",
         f"    {many} = expanded({many})",
     )
+
+
+# The subtasks of a task have loops of one text, and so has a restarted attempt.
+@lru_cache(maxsize=256)
+def _compiled(text: str, name: str) -> CodeType:
+    return compile(text, name, "exec")
 
 
 class Loop:

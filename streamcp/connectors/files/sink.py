@@ -57,7 +57,11 @@ class JsonLines:
 
     async def __aenter__(self) -> JsonLines:
         """Make the directory."""
-        await self._thread.run(self._files.make_directories, self._directory)
+        try:
+            await self._thread.run(self._files.make_directories, self._directory)
+        except asyncio.CancelledError:
+            await self._thread.wait_idle()  # what was not opened is not closed: nobody else waits
+            raise
         return self
 
     async def __aexit__(

@@ -6,9 +6,12 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from streamcp.api.sources import source
+from streamcp.connectors.files.sink import JsonLines
+from streamcp.testing.simulation.disk_process import DiskProcess
+from streamcp.testing.simulation.files import Files
 from streamcp.testing.simulation.kinds import Hooks, Step, common
 from streamcp.testing.simulation.records import AnyItem, Item, Loose, as_row
 from streamcp.testing.simulation.targets import (
@@ -19,9 +22,9 @@ from streamcp.testing.simulation.targets import (
     TransactionalSink,
 )
 
-SinkKind: TypeAlias = Literal["transactional", "staged", "plain"]
-SINKS = {"transactional": TransactionalSink, "staged": StagedSink, "plain": PlainSink}
+SINKS = ("transactional", "staged", "plain", "files")
 """Sinks of every contract; what reaches "plain" may come more than once."""
+_SIMULATED = {"transactional": TransactionalSink, "staged": StagedSink, "plain": PlainSink}
 
 
 class Ends(Hooks, Protocol):
@@ -31,7 +34,17 @@ class Ends(Hooks, Protocol):
 
     @property
     def target(self) -> Target:
-        """Where sinks write to."""
+        """Where simulated sinks write to."""
+        ...
+
+    @property
+    def files(self) -> Files:
+        """Where file sinks write to."""
+        ...
+
+    @property
+    def disk(self) -> DiskProcess:
+        """By which they write."""
         ...
 
     async def call_target(self, name: str, effect: Effect, /) -> Any:
@@ -102,9 +115,13 @@ def _divided(step: Step, ends: Ends) -> Any:
 
 
 def build_sink(step: Step, stream: Any, ends: Ends) -> None:
-    """Write a stream to the target as plain values."""
+    """Write a stream as plain values."""
     rows = stream.map(as_row, parallelism=step.parallelism)
-    rows.sink(
-        partial(SINKS[step.kind], ends.target, step.name, ends.call_target, ends.opened),
-        **common(step),
-    )
+    if step.kind == "files":
+        open_sink: Any = partial(
+            JsonLines, ends.files.folder(step.name), files=ends.disk.files
+        )
+    else:
+        make = _SIMULATED[step.kind]
+        open_sink = partial(make, ends.target, step.name, ends.call_target, ends.opened)
+    rows.sink(open_sink, **common(step))

@@ -12,12 +12,13 @@ from typing import Any, Literal, TypeAlias
 
 from streamcp.config import MODES
 
-Counter: TypeAlias = Literal["step", "user", "target", "storage"]
-"""What is counted: callbacks of the event loop, calls of users' functions, calls of targets,
-calls of the checkpoint storage."""
+Counter: TypeAlias = Literal["step", "user", "target", "storage", "disk"]
+"""What is counted: callbacks of the event loop, calls of users' functions, of targets and of the
+checkpoint storage, system calls on the disk."""
 
 Action: TypeAlias = Literal[
-    "crash",  # everything that is not durable is gone, now
+    "crash",  # everything that is not durable is gone, now; with the value "killed" what was
+    # written stays although it was not fsynced
     "crash after",  # as soon as the call has taken effect
     "cancel",  # the job's task is cancelled, as a second Ctrl-C does
     "stop",  # with a last checkpoint
@@ -28,6 +29,9 @@ Action: TypeAlias = Literal[
     "fail",  # the call raises
     "lose",  # the call takes effect, and raises: the acknowledgement is lost
     "slow",  # the call takes `value` seconds longer
+    "disk fault",  # `value` is a DiskFault
+    "slow disk",  # each fsync takes `value` seconds, from now on
+    "full disk",  # only `value` bytes are left, from now on; None for any number
 ]
 
 
@@ -49,7 +53,7 @@ class Fault:
 
 Plan: TypeAlias = tuple[Fault, ...]
 
-_LONGEST: dict[Counter, int] = {"step": 3000, "user": 300, "target": 40, "storage": 40}
+_LONGEST: dict[Counter, int] = {"step": 3000, "user": 300, "target": 40, "storage": 40, "disk": 300}
 _SLOW = (0.0002, 0.002, 0.02, 0.3)
 
 
@@ -70,24 +74,35 @@ def crashes_of(plan: Plan) -> int:
 
 def _at(rnd: random.Random, counter: Counter) -> int:
     """Early and late moments alike: what happens in the beginning is short, and matters."""
-    return round(_LONGEST[counter] ** rnd.random())
+    return int(_LONGEST[counter] ** rnd.random())
 
 
 def _crash(rnd: random.Random, life: int) -> Fault:
-    counter: Counter = rnd.choice(("step", "step", "step", "user", "target", "storage"))
+    counter: Counter = rnd.choice(("step", "step", "step", "user", "target", "storage", "disk"))
     action: Action = "crash"
     if counter in ("target", "storage"):
         action = rnd.choice(("crash", "crash after"))
-    return Fault(life, counter, _at(rnd, counter), action)
+    value = "killed" if rnd.random() < 0.3 else None
+    return Fault(life, counter, _at(rnd, counter), action, value)
 
 
 def _fault(rnd: random.Random, life: int) -> Fault:
+    if rnd.random() < 0.3:
+        return _disk_fault(rnd, life)
     counter: Counter = rnd.choice(("user", "user", "target", "target", "storage", "storage"))
     action: Action = "fail"
     if counter != "user":
         action = rnd.choice(("fail", "lose", "slow", "slow"))
     value = rnd.choice(_SLOW) if action == "slow" else None
     return Fault(life, counter, _at(rnd, counter), action, value)
+
+
+def _disk_fault(rnd: random.Random, life: int) -> Fault:
+    kind: Action = rnd.choice(("disk fault", "disk fault", "slow disk", "full disk", "full disk"))
+    if kind == "disk fault":
+        return Fault(life, "disk", 0, kind, draw_fault(rnd))
+    values = _SLOW if kind == "slow disk" else (0, 100, 3000, None, None)
+    return Fault(life, "step", _at(rnd, "step"), kind, rnd.choice(values))
 
 
 def _change(rnd: random.Random, life: int) -> Fault:

@@ -14,9 +14,8 @@ from typing import Any
 from streamcp.checkpoint.snapshot import Manifest
 from streamcp.runners.life import JobLife
 from streamcp.storage import layout
-from streamcp.testing.simulation.jobs import JobSpec, Rows
-from streamcp.testing.simulation.targets import Target
-from streamcp.testing.simulation.world import Life
+from streamcp.testing.simulation.jobs import JobSpec, Rows, expected_rows
+from streamcp.testing.simulation.world import Life, Outside
 
 # What a slice may put out beyond the room that was free: a step's records may become several each.
 _EXPANSION = {"flat_map": 2, "async_flat_map": 2, "keyed": 3, "keyed_async": 3}
@@ -27,15 +26,15 @@ class Violation(Exception):
     """An invariant does not hold."""
 
 
-def check_output(expected: Mapping[str, Rows], target: Target, plain: Collection[str]) -> None:
+def check_output(expected: Mapping[str, Rows], outside: Outside, plain: Collection[str]) -> None:
     """I1, I2, I3: every sink has what the plain computation gives, exactly; those in `plain` may
     have records more than once."""
-    if target.broken:
-        raise Violation(f"I2: {target.broken[0]}")
+    if outside.target.broken:
+        raise Violation(f"I2: {outside.target.broken[0]}")
     for sink, rows in expected.items():
-        found = Counter(target.records(sink))
+        found = Counter(outside.rows(sink))
         too_few = rows - found
-        too_many = found - rows if sink not in plain else {row: 1 for row in found.keys() - rows}
+        too_many = found - rows if sink not in plain else dict.fromkeys(found.keys() - rows, 1)
         if too_few or too_many:
             raise Violation(
                 f"I1/I2: {sink} has too many {_some(too_many)}, too few {_some(too_few)}"
@@ -78,16 +77,18 @@ def check_queues(spec: JobSpec, job: JobLife) -> None:
 
 def check_files(life: Life, job: str) -> None:
     """I7: behind an undisturbed life every file belongs to a complete checkpoint."""
-    storage = life.outside.files.storage(job, life.world.clock)
+    files = life.outside.files
+    storage = files.storage(job, life.world.clock, files.disk.process("check"))
     attempt = storage.start_attempt()
     storage.close()
     owners = {layout.checkpoint_directory(one.checkpoint_id) for one in attempt.completed}
-    for name in life.outside.files.names():
-        *_, directory, file = name.split("/")
-        if layout.checkpoint_of(directory) is not None and directory not in owners:
-            raise Violation(f"I7: {name} belongs to no complete checkpoint")
-        if "draft" in file:
-            raise Violation(f"I7: {name} was left behind")
+    for path in files.disk.paths():
+        parts = path.split("/")
+        name = next((part for part in parts if layout.checkpoint_of(part) is not None), None)
+        if name is not None and name not in owners:
+            raise Violation(f"I7: {path} belongs to no complete checkpoint")
+        if parts[-1].startswith("."):
+            raise Violation(f"I7: {path} was left behind")
 
 
 def check_nothing_left(life: Life) -> None:
@@ -100,5 +101,6 @@ def check_nothing_left(life: Life) -> None:
     timers = [handle for handle in loop._scheduled if not handle._cancelled]  # type: ignore[attr-defined]
     if timers:
         raise Violation(f"I8: {len(timers)} timers are left, the first for {timers[0]._callback}")
-    if life.opened:
-        raise Violation(f"I8: not closed: {', '.join(sorted(life.opened))}")
+    left = [*life.opened, *map(str, life.disk.open_paths())]
+    if left:
+        raise Violation(f"I8: not closed: {', '.join(sorted(left))}")

@@ -38,8 +38,9 @@ class Step:
 
     def __str__(self) -> str:
         """One line."""
-        inputs = ", ".join(name if output == "main" else f"{name}.{output}"
-                           for name, output in self.inputs)
+        inputs = ", ".join(
+            name if output == "main" else f"{name}.{output}" for name, output in self.inputs
+        )
         behind = f" behind {inputs} by {self.exchange}" if inputs else ""
         options = "".join(f" {name}={value}" for name, value in self.options.items())
         return f"{self.name}: {self.kind}{behind}, parallelism {self.parallelism}{options}"
@@ -151,7 +152,7 @@ def _parts(item: AnyItem) -> list[Any]:
 class Branch(Kind):
     """Even keys go one way, odd ones the other."""
 
-    outputs = ("main", "no")
+    outputs: ClassVar[tuple[str, ...]] = ("main", "no")
 
     def build(self, step: Step, stream: Any, hooks: Hooks, ordered: bool) -> Streams:
         """Two streams."""
@@ -174,7 +175,7 @@ class Branch(Kind):
 class _OnError(Kind):
     """Some records fail, always; they are dropped or diverted."""
 
-    outputs = ("main", "errors")
+    outputs: ClassVar[tuple[str, ...]] = ("main", "errors")
 
     def draw(self, rnd: random.Random) -> dict[str, Any]:
         """What becomes of the failed ones."""

@@ -17,6 +17,7 @@ import random
 import zlib
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from typing_extensions import TypeVarTuple, Unpack
@@ -36,6 +37,8 @@ some turns; some tasks are held back much longer than others."""
 # How long a call "in a thread" waits for its thread, and works, in seconds.
 _THREAD_TIMES = (0.0, 0.0, 0.0, 0.00005, 0.0005, 0.002)
 _HELD = 0.4
+# So many callbacks are enough to end whatever a stuck run has left.
+_STEPS_TO_CLOSE = 5_000
 # So many callbacks lie between two looks at what must always hold.
 _LOOK_EVERY = 50
 _LAZINESS = (0.0, 0.0, 0.2, 0.9)
@@ -78,6 +81,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         """Virtual seconds since the start."""
         return self.clock.now
+
+    def close_all(self) -> None:
+        """Cancel every task that is left, wait for it, and close the loop.
+
+        What does not end within some thousand steps is dropped."""
+        self.look = lambda: None
+        self.at_step.clear()
+        self.limit = self.steps + _STEPS_TO_CLOSE
+        with suppress(StepLimit, WaitsForever):
+            self.run_until_complete(_cancel_all())
+            self.run_until_complete(self.shutdown_asyncgens())
+        self.close()
 
     # ---- one turn
 
@@ -198,6 +213,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """There is nobody to be woken."""
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
 
 
 def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

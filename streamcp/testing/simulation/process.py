@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -42,7 +42,7 @@ class Process:
     def __init__(self, life: Life, job: Job, settings: JobSettings, counts: Counter[str]) -> None:
         self.life = life
         self.counts = counts
-        storage = life.outside.files.storage(job.name, life.world.clock)
+        storage = life.files.storage(job.name, life.world.clock, life.disk)
         self.job = JobLife(
             job.graph,
             settings,
@@ -64,7 +64,6 @@ class Process:
             asked.cancel()
         if self._asked:
             await asyncio.wait(self._asked)
-        loop.at_step.clear()
         return self._ended(task)
 
     def _ended(self, task: asyncio.Task[Any]) -> Ended:
@@ -91,8 +90,8 @@ class Process:
         elif fault.action == "alignment timeout":
             handle.set_alignment_timeout(fault.value)
         else:
-            asked = handle.stop() if fault.action == "stop" else handle.checkpoint()
-            self._asked.add(self.life.world.loop.create_task(_tolerant(asked), name="asked"))
+            ask = handle.stop if fault.action == "stop" else handle.checkpoint
+            self._asked.add(self.life.world.loop.create_task(_tolerant(ask), name="asked"))
 
     # ---- what is seen of it
 
@@ -109,10 +108,10 @@ class Process:
             self.life.violations.append(str(error))
 
 
-async def _tolerant(asked: Any) -> None:
+async def _tolerant(ask: Callable[[], Coroutine[Any, Any, Any]]) -> None:
     """A checkpoint or stop may fail, and so may the job meanwhile: that is seen elsewhere."""
     with suppress(CheckpointFailed, StreamcpError):
-        await asked
+        await ask()
 
 
 def settings_of(job: Job) -> JobSettings:

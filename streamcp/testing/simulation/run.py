@@ -5,30 +5,26 @@ Everything follows from the seed. `run_seed` is all that a script needs to look 
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
 import random
 from collections import Counter
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from streamcp.testing.loop import WaitsForever
 from streamcp.testing.simulation import invariants
 from streamcp.testing.simulation.faults import Plan, draw_plan
 from streamcp.testing.simulation.invariants import Violation
 from streamcp.testing.simulation.jobs import JobSpec, build, draw_job, expected_rows
-from streamcp.testing.simulation.loop import SimulatedLoop, StepLimit
+from streamcp.testing.simulation.loop import StepLimit
 from streamcp.testing.simulation.process import Ended, Process, settings_of
 from streamcp.testing.simulation.trace import Trace
 from streamcp.testing.simulation.world import Life, World
 
 # Cycles are collected between runs only: when a collection comes would depend on the past.
 _RUNS_PER_COLLECTION = 50
-# So many callbacks are enough to close whatever a stuck run has left.
-_STEPS_TO_CLOSE = 5_000
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ def run_case(case: Case, trace: Trace | None = None) -> Outcome:
     world = World(case.schedule, trace=trace)
     with _undisturbed():
         try:
-            run_in(world.loop, _Run(case, world, outcome.counts).run())
+            world.loop.run_until_complete(_Run(case, world, outcome.counts).run())
         except (Violation, WaitsForever, StepLimit) as error:
             outcome.failure = f"{type(error).__name__}: {error}"
         finally:
@@ -111,8 +107,8 @@ class _Run:
         invariants.check_nothing_left(life)
         if life.violations:
             raise Violation(life.violations[0])
+        life.end()
         if life.survived is not None:
-            self.world.outside.files.remove()
             self.world.outside = life.survived
         elif number == self._disturbed:
             invariants.check_files(life, job.name)
@@ -121,28 +117,7 @@ class _Run:
     def _check_output(self) -> None:
         plain = {step.name for step in self.case.job.sinks if step.kind == "plain"}
         expected = expected_rows(self.case.job)
-        invariants.check_output(expected, self.world.outside.target, plain)
-
-
-def run_in(loop: SimulatedLoop, main: Coroutine[Any, Any, None]) -> None:
-    """Run `main` in the loop; whatever it leaves behind is cancelled, also if it is stuck."""
-    try:
-        loop.run_until_complete(main)
-    finally:
-        _close(loop)
-
-
-def _close(loop: SimulatedLoop) -> None:
-    loop.look = lambda: None
-    loop.at_step.clear()
-    loop.limit = loop.steps + _STEPS_TO_CLOSE
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    with suppress(StepLimit, WaitsForever, asyncio.CancelledError):
-        if tasks:
-            loop.run_until_complete(asyncio.wait(tasks))
-        loop.run_until_complete(loop.shutdown_asyncgens())
+        invariants.check_output(expected, self.world.outside, plain)
 
 
 _runs = 0

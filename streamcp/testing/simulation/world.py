@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 from streamcp.errors import StorageError
 from streamcp.testing.simulation.clock import SimulatedClock
+from streamcp.testing.simulation.disk import SimulatedDisk
+from streamcp.testing.simulation.disk_faults import Operation
 from streamcp.testing.simulation.faults import Counter, Fault, Plan
 from streamcp.testing.simulation.files import Files
 from streamcp.testing.simulation.loop import STYLES, SimulatedLoop
@@ -37,9 +39,17 @@ class Outside:
         self.files = files
         self.target = target
 
-    def crashed(self) -> Outside:
+    def rows(self, sink: str) -> list[Any]:
+        """What a reader of committed data of a sink sees."""
+        return [*self.target.records(sink), *map(_as_tuple, self.files.rows(sink))]
+
+    def crashed(self, *, power_fails: bool) -> Outside:
         """What a crash at this moment leaves behind."""
-        return Outside(self.files.crashed(), self.target.copy())
+        return Outside(self.files.crashed(power_fails=power_fails), self.target.copy())
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
 class World:
@@ -50,16 +60,15 @@ class World:
         style = rnd.choice(STYLES)
         self.clock = SimulatedClock(rnd, slowness=rnd.choice((0.0, 0.1, 1.0, 1.0)))
         self.loop = SimulatedLoop(rnd, self.clock, style=style, limit=STEP_LIMIT)
-        self.outside = Outside(Files(), Target())
+        self.outside = Outside(Files(SimulatedDisk(random.Random(f"{seed} disk"))), Target())
         self.trace = trace
         if trace is not None:
             trace.now = lambda: (self.clock.now, self.loop.steps)
             trace.say("schedule", style)
 
     def close(self) -> None:
-        """Remove what the run has left."""
-        self.outside.files.remove()
-        self.loop.close()
+        """End what the run has left."""
+        self.loop.close_all()
 
 
 class Life:
@@ -79,9 +88,7 @@ class Life:
         self.violations: list[str] = []
         self.hands: Callable[[Fault], None] = lambda fault: None
         self._counts: dict[Counter, int] = {"user": 0, "target": 0, "storage": 0}
-        self._faults = {
-            (fault.counter, fault.at): fault for fault in plan if fault.life == number
-        }
+        self._faults = {(fault.counter, fault.at): fault for fault in plan if fault.life == number}
         self._arm_steps()
         if world.trace is not None:
             world.trace.life = number
@@ -100,11 +107,11 @@ class Life:
 
     # ---- faults
 
-    def crash(self) -> None:
+    def crash(self, fault: Fault) -> None:
         """Lose everything that is not durable, now."""
         if self.survived is None and self.task is not None and not self.task.done():
-            self.say("fault", "crash")
-            self.survived = self.outside.crashed()
+            self.say("fault", str(fault))
+            self.survived = self.outside.crashed(power_fails=fault.value != "killed")
             self.task.cancel()
 
     def hit(self, counter: Counter) -> Fault | None:
@@ -113,30 +120,45 @@ class Life:
         fault = self._faults.get((counter, count))
         if fault is None or self.survived is not None:
             return None
-        self.say("fault", str(fault))
         if fault.action == "crash":
-            self.crash()
+            self.crash(fault)
             return None
+        self.say("fault", str(fault))
         return fault
 
     def _at_step(self, fault: Fault) -> None:
         if self.survived is not None or self.task is None or self.task.done():
             return
         if fault.action == "crash":
-            self.crash()
+            self.crash(fault)
             return
         self.say("fault", str(fault))
-        if fault.action == "cancel":
-            self.task.cancel()
-        else:
-            self.hands(fault)
+        match fault.action:
+            case "cancel":
+                self.task.cancel()
+            case "full disk":
+                self.files.limit(fault.value)
+            case "slow disk":
+                self.files.disk.delay = lambda operation: self._slow(operation, fault.value)
+            case _:
+                self.hands(fault)
+
+    def _slow(self, operation: Operation, seconds: float) -> float:
+        taken = seconds if operation.name == "fsync" else 0.0
+        self.world.loop.thread_seconds += taken
+        return taken
 
     # ---- calls that may go wrong
 
     @property
     def target(self) -> Target:
-        """Where sinks write to."""
+        """Where simulated sinks write to."""
         return self.outside.target
+
+    @property
+    def files(self) -> Files:
+        """Where file sinks write to."""
+        return self.outside.files
 
     def user(self, name: str, record: Any) -> None:
         """A user's function is called."""
@@ -177,6 +199,6 @@ class Life:
         self, name: str, fault: Fault | None, error: type[Exception] = InjectedFailure
     ) -> None:
         if fault is not None and fault.action == "crash after":
-            self.crash()
+            self.crash(fault)
         elif fault is not None and fault.action == "lose":
             raise error(f"{name}: {fault}")

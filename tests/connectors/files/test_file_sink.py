@@ -386,6 +386,38 @@ async def test_leaving_during_a_write_leaves_no_file(
     assert os.listdir(tmp_path) == []
 
 
+async def test_opening_that_is_cancelled_waits_for_its_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be opened is not closed either: nobody else would wait."""
+    began, release = threading.Event(), threading.Event()
+    ended: list[str] = []
+    mkdir = os.mkdir
+
+    def slow(path: Any) -> None:
+        began.set()
+        assert release.wait(10)
+        mkdir(path)
+        ended.append("thread")
+
+    monkeypatch.setattr(os, "mkdir", slow)
+
+    async def open_it() -> None:
+        try:
+            async with files.json_lines(tmp_path / "new")():
+                pass
+        finally:
+            ended.append("opening")
+
+    async with asyncio.TaskGroup() as group:
+        opening = group.create_task(open_it())
+        await asyncio.to_thread(began.wait)
+        opening.cancel()
+        asyncio.get_running_loop().call_later(0.01, release.set)
+
+    assert ended == ["thread", "opening"]
+
+
 # ---- cancelled at every await, with threads that end after a fixed number of turns
 
 

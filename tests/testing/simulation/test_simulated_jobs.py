@@ -1,0 +1,49 @@
+"""Random jobs under random schedules, faults and crashes: I1 to I8.
+
+To replay one seed: SIMULATE=17 pytest tests/testing/simulation/test_simulated_jobs.py; a range is
+0-2000. A failure prints the job, the plan and the trace.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from streamcp.testing.simulation.run import draw_case, run_seed
+from streamcp.testing.simulation.trace import Trace
+
+_CHUNK = 20
+
+
+def _chunks() -> list[range]:
+    first, _, last = os.environ.get("SIMULATE", "0-299").partition("-")
+    start, stop = int(first), int(last or first) + 1
+    return [range(at, min(at + _CHUNK, stop)) for at in range(start, stop, _CHUNK)]
+
+
+@pytest.mark.parametrize("seeds", _chunks(), ids=str)
+def test_random_job_under_faults_has_the_output_of_plain_python(seeds: range) -> None:
+    for seed in seeds:
+        outcome = run_seed(seed)
+        if outcome.failure is not None:
+            trace = Trace()
+            run_seed(seed, trace)
+            pytest.fail(f"seed {seed}: {outcome.failure}\n{draw_case(seed)}\n{trace}")
+
+
+def test_seeds_of_the_suite_see_every_kind_of_thing_happen() -> None:
+    """A simulator that crashes nothing finds nothing."""
+    seen = sum((run_seed(seed).counts for seed in range(40)), start=run_seed(40).counts)
+    wanted = (
+        "crashed",
+        "cancelled",
+        "stopped",
+        "CheckpointCompleted",
+        "CheckpointFailed",
+        "CheckpointEscalated",
+        "JobRestarting",
+        "JobRestored",
+        "restored in-flight records",
+    )
+    assert all(seen[name] > 0 for name in wanted), seen
