@@ -13,9 +13,7 @@ import pytest
 import streamcp as sc
 from streamcp.runners.handle import JobHandle
 from streamcp.storage.local import LocalStorage
-from tests.recovery.graphs import Calls
-from tests.recovery.test_random_jobs import Place, run_until_ended, seeds_of
-from tests.recovery.world import Target, run_job
+from tests.recovery.world import run_job
 
 
 @sc.source
@@ -112,30 +110,3 @@ def test_exactly_once_sink_is_refused_before_anything_starts(tmp_path: Path) -> 
     with pytest.raises(sc.BuildError, match=r"sink 'files' .*at_least_once"):
         job.start()
     assert not (tmp_path / "c").exists()
-
-
-def _identities(place: Place) -> dict[str, set[str]]:
-    """What came, without the tags: a record that comes twice may then be marked as early."""
-    found: dict[str, set[str]] = {}
-    for sink, row in place.target.plain:
-        found.setdefault(sink, set()).add(repr(row[:-1]))
-    return found
-
-
-@pytest.mark.parametrize("seed", seeds_of("200-209"))
-def test_random_at_least_once_job_through_kills_and_crashes_loses_nothing(
-    seed: int, tmp_path: Path
-) -> None:
-    quiet = Place(tmp_path / "quiet", Target(), at_least_once=True)
-    print(f"seed {seed}: {' '.join(quiet.drawing(seed, Calls()).described)}")
-    run_until_ended(quiet, seed, seed, None)
-    expected = _identities(quiet)
-
-    rough = Place(tmp_path / "rough", Target(), at_least_once=True)
-    killed = run_until_ended(rough, seed, seed + 1, tmp_path / "killed", rough=True)
-    for place in (rough, *killed):
-        if place is not rough:
-            run_until_ended(place, seed, seed + 2, None)
-        found = _identities(place)
-        for sink, records in expected.items():
-            assert records <= found.get(sink, set()), f"{sink} lost some"

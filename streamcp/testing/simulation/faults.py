@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from streamcp.config import MODES
+from streamcp.config import EXACTLY_ONCE_MODES
 
 Counter: TypeAlias = Literal["step", "user", "target", "storage", "disk"]
 """What is counted: callbacks of the event loop, calls of users' functions, of targets and of the
@@ -112,7 +112,7 @@ def _change(rnd: random.Random, life: int) -> Fault:
     if rnd.random() < 0.1:
         action = rnd.choice(("stop", "cancel"))
     values: dict[Action, tuple[Any, ...]] = {
-        "mode": MODES,
+        "mode": EXACTLY_ONCE_MODES,
         "interval": (None, "1ms", "5ms", "50ms"),
         "alignment timeout": ("0s", "1ms", "10ms"),
     }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from streamcp.api.jobs import Job
-from streamcp.config import Checkpoints, Restart
+from streamcp.config import EXACTLY_ONCE_MODES, MODES, Checkpoints, Restart
 from streamcp.testing.simulation import kinds, kinds_keyed
 from streamcp.testing.simulation.ends import (
     SINKS,
@@ -60,6 +60,11 @@ class JobSpec:
         return "\n".join([*map(str, self.steps), settings])
 
     @property
+    def at_least_once(self) -> bool:
+        """Records may come again after a restore, also into state (P29)."""
+        return bool(self.settings["mode"] == "at_least_once")
+
+    @property
     def sinks(self) -> list[Step]:
         """The sinks."""
         return [step for step in self.steps if step.kind in SINKS]
@@ -77,6 +82,7 @@ class _Drawing:
     def __init__(self, rnd: random.Random) -> None:
         self.rnd = rnd
         self.longest = rnd.choice((4, 8, 8, 15, 30))
+        self.settings = draw_settings(rnd)
         self.steps: list[Step] = []
         self.parallelism: dict[str, int] = {}
 
@@ -90,7 +96,7 @@ class _Drawing:
             if rnd.random() < 0.15:
                 self._sink(stream)
         self._sink(stream)
-        return JobSpec(tuple(self.steps), draw_settings(rnd))
+        return JobSpec(tuple(self.steps), self.settings)
 
     def _add(self, kind: str, inputs: list[tuple[str, str]], exchange: Exchange, **o: Any) -> Step:
         rnd, name = self.rnd, f"{kind}{len(self.steps) + 1}"
@@ -132,7 +138,8 @@ class _Drawing:
 
     def _sink(self, stream: list[tuple[str, str]]) -> None:
         forward = len(stream) == 1 and self.rnd.random() < 0.4
-        self._add(self.rnd.choice([*SINKS]), stream, "forward" if forward else "rebalance")
+        kinds = ("plain",) if self.settings["mode"] == "at_least_once" else SINKS
+        self._add(self.rnd.choice(kinds), stream, "forward" if forward else "rebalance")
 
 
 def outputs_of(step: Step) -> set[str]:
@@ -149,7 +156,7 @@ def draw_settings(rnd: random.Random) -> dict[str, Any]:
     timeout, tolerable = rnd.choice((("10m", None), ("10m", None), ("10m", 1), ("5ms", None)))
     return {
         "every": rnd.choice((None, "2ms", "5ms", "10ms", "50ms")),
-        "mode": rnd.choice(("aligned", "unaligned", "adaptive", "adaptive")),
+        "mode": rnd.choice((*EXACTLY_ONCE_MODES, *EXACTLY_ONCE_MODES, "adaptive", *MODES)),
         "alignment_timeout": rnd.choice(("0s", "1ms", "3ms", "20ms")),
         "predict": rnd.random() < 0.5,
         "retain": rnd.choice((1, 2, 5)),

@@ -15,7 +15,7 @@ import asyncio
 import heapq
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -104,6 +104,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         ready.clear()
         if len(turn) > 1 and self.style != "asyncio":
             turn = self._arranged(turn)
+        rest = iter(turn)
+        try:
+            self._run_all(rest)
+        finally:
+            ready.extendleft(reversed([*rest]))  # there are some only behind an error
+        if self.steps >= self._look_at:
+            self._look_at = self.steps + _LOOK_EVERY
+            self.look()
+        if self.steps > self.limit:
+            raise StepLimit(f"no end after {self.limit} steps")
+
+    def _run_all(self, turn: Iterator[Any]) -> None:
         at_step = self.at_step
         for handle in turn:
             if handle._cancelled:
@@ -114,11 +126,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if self.steps in at_step:
                 at_step.pop(self.steps)()
             handle._run()
-        if self.steps >= self._look_at:
-            self._look_at = self.steps + _LOOK_EVERY
-            self.look()
-        if self.steps > self.limit:
-            raise StepLimit(f"no end after {self.limit} steps")
 
     def _fire_timers(self, ready: Any) -> None:
         """Make the timers that are due ready; if nothing else is, move on to the next one."""

@@ -13,7 +13,7 @@ from streamcp.api.jobs import Job
 from streamcp.api.settings import merge_settings
 from streamcp.checkpoint.snapshot import Manifest
 from streamcp.config import JobSettings
-from streamcp.errors import CheckpointFailed, StreamcpError
+from streamcp.errors import CheckpointFailed, SettingsError, StreamcpError
 from streamcp.observability import events
 from streamcp.runners.handle import JobHandle
 from streamcp.runners.life import JobLife
@@ -84,7 +84,8 @@ class Process:
 
     def _act(self, handle: JobHandle, fault: Fault) -> None:
         if fault.action == "mode":
-            handle.set_mode(fault.value)
+            with suppress(SettingsError):  # an at-least-once job stays one
+                handle.set_mode(fault.value)
         elif fault.action == "interval":
             handle.set_interval(fault.value)
         elif fault.action == "alignment timeout":

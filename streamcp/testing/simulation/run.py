@@ -17,7 +17,7 @@ from streamcp.testing.loop import WaitsForever
 from streamcp.testing.simulation import invariants
 from streamcp.testing.simulation.faults import Plan, draw_plan
 from streamcp.testing.simulation.invariants import Violation
-from streamcp.testing.simulation.jobs import JobSpec, build, draw_job, expected_rows
+from streamcp.testing.simulation.jobs import JobSpec, build, draw_job
 from streamcp.testing.simulation.loop import StepLimit
 from streamcp.testing.simulation.process import Ended, Process, settings_of
 from streamcp.testing.simulation.trace import Trace
@@ -92,7 +92,7 @@ class _Run:
             ended = await self._live(number)
             self.counts[ended.how] += 1
             if ended.how in ("finished", "already_finished"):
-                self._check_output()
+                invariants.check_output(self.case.job, self.world.outside)
                 return
         error = ended.error
         raise Violation(f"the job does not finish undisturbed: {ended.how}") from error
@@ -113,11 +113,6 @@ class _Run:
         elif number == self._disturbed:
             invariants.check_files(life, job.name)
         return ended
-
-    def _check_output(self) -> None:
-        plain = {step.name for step in self.case.job.sinks if step.kind == "plain"}
-        expected = expected_rows(self.case.job)
-        invariants.check_output(expected, self.world.outside, plain)
 
 
 _runs = 0

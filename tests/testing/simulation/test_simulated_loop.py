@@ -96,9 +96,12 @@ def test_timers_fire_in_order_and_never_early() -> None:
     async def main() -> list[tuple[float, bool]]:
         loop = asyncio.get_running_loop()
         fired: list[tuple[float, bool]] = []
+
+        def fire(delay: float, when: float) -> None:
+            fired.append((delay, loop.time() >= when - 1e-8))
+
         for delay in (3.0, 1.0, 2.0):
-            when = loop.time() + delay
-            loop.call_at(when, lambda d=delay, w=when: fired.append((d, loop.time() >= w - 1e-8)))
+            loop.call_at(loop.time() + delay, fire, delay, loop.time() + delay)
         await asyncio.sleep(86_400)
         return fired
 
@@ -146,8 +149,11 @@ def test_waiting_for_nothing_fails_and_names_the_tasks() -> None:
 
 def test_going_round_in_circles_ends_at_the_limit() -> None:
     async def main() -> None:
-        while True:
-            await asyncio.sleep(0)
+        def again() -> None:
+            asyncio.get_running_loop().call_soon(again)
+
+        again()
+        await asyncio.sleep(1)
 
     with pytest.raises(StepLimit, match="200"):
         run(main, limit=200)
