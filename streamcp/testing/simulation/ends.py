@@ -118,9 +118,7 @@ def build_sink(step: Step, stream: Any, ends: Ends) -> None:
     """Write a stream as plain values."""
     rows = stream.map(as_row, parallelism=step.parallelism)
     if step.kind == "files":
-        open_sink: Any = partial(
-            JsonLines, ends.files.folder(step.name), files=ends.disk.files
-        )
+        open_sink: Any = partial(JsonLines, ends.files.folder(step.name), files=ends.disk.files)
     else:
         make = _SIMULATED[step.kind]
         open_sink = partial(make, ends.target, step.name, ends.call_target, ends.opened)

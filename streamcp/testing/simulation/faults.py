@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from streamcp.config import EXACTLY_ONCE_MODES
+from streamcp.testing.simulation.disk_faults import draw_fault
 
 Counter: TypeAlias = Literal["step", "user", "target", "storage", "disk"]
 """What is counted: callbacks of the event loop, calls of users' functions, of targets and of the
@@ -30,8 +31,8 @@ Action: TypeAlias = Literal[
     "lose",  # the call takes effect, and raises: the acknowledgement is lost
     "slow",  # the call takes `value` seconds longer
     "disk fault",  # `value` is a DiskFault
-    "slow disk",  # each fsync takes `value` seconds, from now on
-    "full disk",  # only `value` bytes are left, from now on; None for any number
+    "slow disk",  # each fsync takes `value[0]` seconds, for `value[1]` steps
+    "full disk",  # only `value[0]` bytes are left, for `value[1]` steps
 ]
 
 
@@ -54,6 +55,7 @@ class Fault:
 Plan: TypeAlias = tuple[Fault, ...]
 
 _LONGEST: dict[Counter, int] = {"step": 3000, "user": 300, "target": 40, "storage": 40, "disk": 300}
+_STEPS = (10, 100, 500)
 _SLOW = (0.0002, 0.002, 0.02, 0.3)
 
 
@@ -98,11 +100,11 @@ def _fault(rnd: random.Random, life: int) -> Fault:
 
 
 def _disk_fault(rnd: random.Random, life: int) -> Fault:
-    kind: Action = rnd.choice(("disk fault", "disk fault", "slow disk", "full disk", "full disk"))
+    kind: Action = rnd.choice(("disk fault", "disk fault", "disk fault", "slow disk", "full disk"))
     if kind == "disk fault":
         return Fault(life, "disk", 0, kind, draw_fault(rnd))
-    values = _SLOW if kind == "slow disk" else (0, 100, 3000, None, None)
-    return Fault(life, "step", _at(rnd, "step"), kind, rnd.choice(values))
+    values = _SLOW if kind == "slow disk" else (0, 100, 3000)
+    return Fault(life, "step", _at(rnd, "step"), kind, (rnd.choice(values), rnd.choice(_STEPS)))
 
 
 def _change(rnd: random.Random, life: int) -> Fault:

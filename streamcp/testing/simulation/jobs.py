@@ -153,7 +153,7 @@ def outputs_of(step: Step) -> set[str]:
 def draw_settings(rnd: random.Random) -> dict[str, Any]:
     """Draw checkpoints, capacity and restart delay."""
     # A job all of whose checkpoints expire must not fail by that, again and again.
-    timeout, tolerable = rnd.choice((("10m", None), ("10m", None), ("10m", 1), ("5ms", None)))
+    timeout, tolerable = rnd.choice((("10m", None), ("10m", None), ("10m", 1), ("30ms", None)))
     return {
         "every": rnd.choice((None, "2ms", "5ms", "10ms", "50ms")),
         "mode": rnd.choice((*EXACTLY_ONCE_MODES, *EXACTLY_ONCE_MODES, "adaptive", *MODES)),

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from streamcp.errors import StorageError
 from streamcp.testing.simulation.clock import SimulatedClock
 from streamcp.testing.simulation.disk import SimulatedDisk
-from streamcp.testing.simulation.disk_faults import Operation
+from streamcp.testing.simulation.disk_faults import DiskFault, Operation
 from streamcp.testing.simulation.faults import Counter, Fault, Plan
 from streamcp.testing.simulation.files import Files
 from streamcp.testing.simulation.loop import STYLES, SimulatedLoop
@@ -87,15 +87,33 @@ class Life:
         self.opened: list[str] = []
         self.violations: list[str] = []
         self.hands: Callable[[Fault], None] = lambda fault: None
-        self._counts: dict[Counter, int] = {"user": 0, "target": 0, "storage": 0}
-        self._faults = {(fault.counter, fault.at): fault for fault in plan if fault.life == number}
+        self.disk = self.files.disk.process(f"life {number}")
+        self._counts: dict[Counter, int] = {"user": 0, "target": 0, "storage": 0, "disk": 0}
+        own = [fault for fault in plan if fault.life == number]
+        self._faults = {(fault.counter, fault.at): fault for fault in own}
         self._arm_steps()
+        self._prepare_disk([fault.value for fault in own if fault.action == "disk fault"])
         if world.trace is not None:
             world.trace.life = number
 
+    def end(self) -> None:
+        """Nothing of this life takes effect any more."""
+        self.world.loop.at_step.clear()
+        self.disk.end()
+
+    def _prepare_disk(self, faults: list[DiskFault]) -> None:
+        disk = self.files.disk
+        disk.plan(*faults)
+        disk.capacity = None
+        disk.before = lambda _: self._count_disk()
+        disk.delay = None
+        disk.trace = None if self.world.trace is None else lambda line: self.say("disk", line)
+
+    def _count_disk(self) -> None:
+        self.hit("disk")
+
     def _arm_steps(self) -> None:
         loop = self.world.loop
-        loop.at_step.clear()
         for (counter, at), fault in self._faults.items():
             if counter == "step":
                 loop.at_step[loop.steps + at] = lambda fault=fault: self._at_step(fault)  # type: ignore[misc]
@@ -136,12 +154,21 @@ class Life:
         match fault.action:
             case "cancel":
                 self.task.cancel()
-            case "full disk":
-                self.files.limit(fault.value)
-            case "slow disk":
-                self.files.disk.delay = lambda operation: self._slow(operation, fault.value)
+            case "full disk" | "slow disk":
+                self._trouble_disk(fault)
             case _:
                 self.hands(fault)
+
+    def _trouble_disk(self, fault: Fault) -> None:
+        """Fill it or slow it down, and set an end to that."""
+        how_much, steps = fault.value
+        disk, loop = self.files.disk, self.world.loop
+        if fault.action == "full disk":
+            self.files.limit(how_much)
+            loop.at_step[loop.steps + steps] = lambda: self.files.limit(None)
+        else:
+            disk.delay = lambda operation: self._slow(operation, how_much)
+            loop.at_step[loop.steps + steps] = lambda: setattr(disk, "delay", None)
 
     def _slow(self, operation: Operation, seconds: float) -> float:
         taken = seconds if operation.name == "fsync" else 0.0
