@@ -116,7 +116,7 @@ def missing_module_docstring(file: SourceFile) -> Iterable[int]:
 def in_virtual_time(file: SourceFile) -> bool:
     """The folder's tests run in a loop whose timers take no time (`recovery.world` makes one)."""
     folder = (ROOT / file.name).parent
-    marks = ("VirtualTimeLoop", "recovery.world")
+    marks = ("VirtualTimeLoop", "SimulatedLoop", "recovery.world")
     return any(mark in other.read_text() for other in folder.glob("*.py") for mark in marks)
 
 
