@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from streamcp.checkpoint.snapshot import Manifest, Section, SectionHandle
 from streamcp.identifiers import SubtaskId
-from streamcp.storage.contract import Attempt, CheckpointStorage
+from streamcp.storage.contract import Attempt, CheckpointStorage, Origin
 from streamcp.testing.simulation.world import Life
 
 
@@ -24,10 +25,11 @@ class WatchedStorage:
         self._storage = storage
         self._on_manifest = on_manifest
 
-    def start_attempt(self, *, take_over: bool = False) -> Attempt:
+    def start_attempt(self, *, take_over: bool = False, origin: Origin | None = None) -> Attempt:
         """As the contract says; may fail."""
         return self._life.call_storage(
-            "start an attempt", lambda: self._storage.start_attempt(take_over=take_over)
+            "start an attempt",
+            lambda: self._storage.start_attempt(take_over=take_over, origin=origin),
         )
 
     def write_data(
@@ -46,6 +48,21 @@ class WatchedStorage:
             f"complete checkpoint {manifest.checkpoint_id}",
             lambda: self._storage.complete(manifest),
         )
+
+    def write_savepoint(self, checkpoint_id: int, target: Path) -> Path:
+        """As the contract says; may fail."""
+        return self._life.call_storage(
+            f"write savepoint {checkpoint_id}",
+            lambda: self._storage.write_savepoint(checkpoint_id, target),
+        )
+
+    def pin(self, checkpoint_id: int) -> None:
+        """As the contract says."""
+        self._storage.pin(checkpoint_id)
+
+    def unpin(self, checkpoint_id: int) -> None:
+        """As the contract says."""
+        self._storage.unpin(checkpoint_id)
 
     def discard(self, checkpoint_id: int) -> None:
         """As the contract says."""
