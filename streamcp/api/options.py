@@ -61,6 +61,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "flat_map": _ASYNC_CALL,
     "for_each": _POOLED,
     "branch": _STEP,
+    "iterate": _STEP,
     "process": _POOLED,
     "reduce": _STEP,
     "scan": _STEP,

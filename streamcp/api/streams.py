@@ -58,6 +58,7 @@ from streamcp.operators.steps import (
     FilterStep,
     FlatMapStep,
     ForEachStep,
+    IterateStep,
     MapStep,
     ProcessStep,
     ReduceStep,
@@ -320,6 +321,33 @@ class Stream(Generic[T_co]):
         yes, no = (Stream[T_co](self._graph, (Connection(node, side),)) for side in ("yes", "no"))
         return yes, no
 
+    def iterate(
+        self,
+        body: Callable[[Stream[T_co]], tuple[Stream[T_co], Stream[U]]],
+        /,
+        **options: Unpack[StepOptions],
+    ) -> Stream[U]:
+        """Let records go round: draw a loop, and return what leaves it.
+
+        `body(stream)` is called once, now. It gets the stream of the loop, which carries the
+        records of this stream and those that come round, and returns `(again, output)`: what goes
+        round once more, and what leaves. So `body` can end with `branch`.
+
+        Records from outside wait while the loop is full. The loop ends when its inputs have ended
+        and nothing is left inside; one out of which a record never comes never ends."""
+        self._check("iterate", options)
+        check_plain("iterate", body, arguments=1)
+        head = self._add(IterateStep(), options)
+        drawn: Any = body(Stream(self._graph, (Connection(head),)))
+        if not _is_pair_of_streams(drawn):
+            raise DefinitionError(
+                f"iterate: its body returned {drawn!r}; return two streams, (again, output): what "
+                "goes round once more, and what leaves the loop"
+            )
+        again, output = drawn
+        head.inputs += tuple(replace(one, back=True) for one in again._connections)
+        return Stream(output._graph, output._connections)
+
     async def take(self, n: int) -> list[T_co]:
         """Run only what is upstream of this stream, without checkpoints, until it has emitted `n`
         records (or has ended), and return them."""
@@ -371,6 +399,14 @@ def _check_retry(contract: Contract) -> None:
         raise DefinitionError(
             "sink(retry=) would write twice into one transaction; retry inside write"
         )
+
+
+def _is_pair_of_streams(value: object) -> TypeGuard[tuple[Stream[Any], Stream[Any]]]:
+    return (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and all(isinstance(one, Stream) for one in value)
+    )
 
 
 class Step(Stream[T_co], Generic[In_co, T_co]):

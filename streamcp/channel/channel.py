@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from streamcp.elements import Batch, CheckpointBarrier, Element
 from streamcp.identifiers import ChannelId
@@ -17,6 +17,10 @@ from streamcp.identifiers import ChannelId
 # A sender that waits goes on when a sixteenth of the capacity is free, not one record: the last
 # slices before a channel is full would else become ever shorter, and cost more than they carry.
 _SHARE_TO_GO_ON = 16
+
+# The capacity of a back edge of a loop: a limit could be reached all around the loop, and then
+# every one would wait for the next (rule P19).
+UNLIMITED = 1 << 60
 
 
 # Short batches that wait behind one another become one, up to this length: under backpressure a
@@ -33,11 +37,26 @@ def _wakes_nobody() -> None:
     """Until a gate is attached there is nobody to wake."""
 
 
+class OpenCapture(Protocol):
+    """Gathers what is handed on between a snapshot of the receiver and the arrival of its barrier
+    (rule P14)."""
+
+    def add(self, batch: Batch) -> None:
+        """A batch was handed on; called before the receiver can take it."""
+        ...
+
+    def ends_at(self, checkpoint_id: int) -> bool:
+        """A barrier has arrived in line: say whether it is the one that ends the capture. Then it
+        has been handled, and does not queue."""
+        ...
+
+
 class Channel:
     """The queue of one edge between two subtasks.
 
-    `capacity`, `occupied` and `pushed` (all ever sent) count records. `wake_receiver` is called
-    after each push, `wake_sender` when there is `room_to_go_on` again after there was not.
+    `capacity` (`UNLIMITED` for a back edge), `occupied` and `pushed` (all ever sent) count records.
+    `wake_receiver` is called after each push, `wake_sender` when there is `room_to_go_on` again
+    after there was not.
     """
 
     __slots__ = (
@@ -58,11 +77,11 @@ class Channel:
         """Make an empty channel for `capacity` records (at least 1)."""
         self.id = channel_id
         self.capacity = capacity
-        self.room_to_go_on = max(1, capacity // _SHARE_TO_GO_ON)
+        self.room_to_go_on = 1 if capacity == UNLIMITED else max(1, capacity // _SHARE_TO_GO_ON)
         self._joined_length = min(JOINED_LENGTH, capacity // _JOINED_SHARE)
         self.occupied = 0
         self.pushed = 0
-        self.capturing: list[Batch] | None = None
+        self.capturing: OpenCapture | None = None
         self.wake_receiver: Callable[[], None] = _wakes_nobody
         self.wake_sender: Callable[[], None] = _wakes_nobody
         self._queue: deque[Element] = deque()
@@ -88,8 +107,10 @@ class Channel:
             self.occupied += records
             self.pushed += records
             if self.capturing is not None:
-                self.capturing.append(element)
+                self.capturing.add(element)
         elif type(element) is CheckpointBarrier:
+            if self.capturing is not None and self.capturing.ends_at(element.checkpoint_id):
+                return
             self._barriers.add(element.checkpoint_id)
         self._queue.append(element)
         self.wake_receiver()

@@ -14,10 +14,12 @@ from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput
 
 
 class InputGate:
-    """Takes elements from the channels in turn, leaving out blocked ones."""
+    """Takes elements from the channels in turn, leaving out blocked ones. `back` numbers those
+    that are back edges of a loop."""
 
     __slots__ = (
         "_next",
+        "back",
         "blocked",
         "channels",
         "ended",
@@ -27,13 +29,19 @@ class InputGate:
         "ports",
     )
 
-    def __init__(self, channels: Sequence[Channel], ports: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        channels: Sequence[Channel],
+        ports: Sequence[int] = (),
+        back: frozenset[int] = frozenset(),
+    ) -> None:
         """Attach to `channels`; their order gives each its number.
 
         `ports` says per channel to which input of the step it belongs: all to the first one if
         it is empty."""
         self.channels = tuple(channels)
         self.ports = tuple(ports) or (0,) * len(channels)
+        self.back = back
         self.blocked: set[int] = set()
         self.ended: set[int] = set()
         self.hand: Batch | None = None

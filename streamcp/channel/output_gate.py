@@ -209,6 +209,11 @@ class OutputGate:
         """Every output has room for a slice that is worth its cost."""
         return self.room >= self.enough
 
+    @property
+    def has_partials(self) -> bool:
+        """Some partial batch was not handed on yet."""
+        return any(partial for _, partial in self._pairs)
+
     def flush(self) -> None:
         """Hand every partial batch on."""
         for edge in self.edges:

@@ -11,6 +11,9 @@ At least once (rule P29), ALIGNING counts barriers and blocks nothing. Several a
 may run at a time (rule P10): on every channel the older barrier stands first, so that here one is
 aligned after the other; only a trigger, which is a call, may come too early, and waits.
 
+The back edges of a loop are never waited for (P19): a snapshot that is taken without them goes on
+capturing them until the barrier has come round, in every mode.
+
 The machine knows channels by number and nothing of what they hold: the facts come in with each
 event, the decisions go out as a list that the caller carries out in order.
 """
@@ -102,7 +105,8 @@ Decision: TypeAlias = (
 
 
 class Alignment:
-    """The state machine of one subtask with `channels` input channels.
+    """The state machine of one subtask with `channels` input channels, of which `back` are back
+    edges of a loop.
 
     `last` is the newest checkpoint that was snapshotted or abandoned here: barriers up to it are
     old and dropped, and so are those of cancelled ones (P10). `at_least_once`: barriers are
@@ -111,6 +115,7 @@ class Alignment:
     __slots__ = (
         "_arrived",
         "_at_least_once",
+        "_back",
         "_blocked",
         "_cancelled",
         "_channels",
@@ -121,11 +126,14 @@ class Alignment:
         "phase",
     )
 
-    def __init__(self, channels: int, *, at_least_once: bool = False) -> None:
+    def __init__(
+        self, channels: int, back: Set[int] = _NONE, *, at_least_once: bool = False
+    ) -> None:
         self.phase = Phase.IDLE
         self.current = 0
         self.last = 0
         self._channels = frozenset(range(channels))
+        self._back = frozenset(back)
         self._arrived: set[int] = set()
         self._blocked: set[int] = set()
         self._ended: set[int] = set()
@@ -156,9 +164,10 @@ class Alignment:
             return []
         decisions = self._begin(checkpoint_id)
         self._arrived.add(channel)
-        if self._missing() and self._at_least_once:
+        missing = self._missing() - self._back
+        if missing and self._at_least_once:
             return [*decisions, Count(channel)]
-        if self._missing():
+        if missing:
             self._blocked.add(channel)
             return [*decisions, Block(channel)]
         return [*decisions, *self._snapshot_if_aligned()]
@@ -193,7 +202,10 @@ class Alignment:
         return self.barrier_overtaking(checkpoint_id, None, finished=finished, in_line=in_line)
 
     def end_of_input(self, channel: int) -> list[Decision]:
-        """The last element of a channel was taken."""
+        """The last element of a channel was taken, or its loop has ended: then the end itself may
+        still come, and changes nothing."""
+        if channel in self._ended:
+            return []
         self._ended.add(channel)
         decisions: list[Decision] = []
         if self.phase is Phase.ALIGNING:
@@ -244,17 +256,31 @@ class Alignment:
     def _snapshot_waiting(self) -> list[Decision]:
         """Everything has come that can stand before the triggered ones, oldest first."""
         decisions: list[Decision] = []
-        while self._waiting and self._channels == self._ended:
+        while self._waiting and self._channels - self._back <= self._ended:
             decisions += self._begin(self._waiting[0])
             decisions += self._snapshot_if_aligned()
         return decisions
 
     def _snapshot_if_aligned(self) -> list[Decision]:
-        if self._missing():
+        missing = self._missing()
+        if missing - self._back:
             return []
+        if missing:
+            return self._snapshot_with_back_edges(missing)
         n = self.current
         self._finish()
         return [TakeSnapshot(n), Forward(n, overtaking=False), *self._resume(), Acknowledge(n)]
+
+    def _snapshot_with_back_edges(self, back: frozenset[int]) -> list[Decision]:
+        """What goes round when the loop head cuts is in flight, until the barrier that it sends
+        now has come round behind it (P19). A back edge from the head to itself delivers it while
+        `Forward` is carried out, so nothing may be left to do behind that."""
+        n = self.current
+        self.phase = Phase.CAPTURING
+        self.last = n
+        captures: dict[int, Extent] = dict.fromkeys(sorted(back), "all")
+        resumed = self._resume()
+        return [*resumed, TakeSnapshot(n, captures, back), Forward(n, overtaking=False)]
 
     def _go_unaligned(
         self, channel: int | None, finished: Set[int], in_line: Set[int]

@@ -62,6 +62,7 @@ def as_json(job: Job, physical: PhysicalPlan) -> dict[str, Any]:
                 "sender": str(channel.sender),
                 "receiver": str(channel.receiver),
                 "exchange": _exchange(edge.connection),
+                "back": edge.is_back,
             }
             for edge, channel in physical.channels()
         ],
@@ -80,6 +81,7 @@ def _step(job: Job, node: Node) -> dict[str, Any]:
                 "output": one.output,
                 "exchange": _exchange(one),
                 "input": one.port + 1,
+                "back": one.back,
             }
             for one in node.inputs
         ],

@@ -48,7 +48,10 @@ Exchange: TypeAlias = Forward | Rebalance | HashByKey | Broadcast
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One step. `number` is its place in the order of definition; `name` is the user's, if any."""
+    """One step. `number` is its place in the order of definition; `name` is the user's, if any.
+
+    The head of a loop gets its back edges as further inputs, once its body is drawn; all other
+    inputs are of steps that were defined before."""
 
     number: int
     spec: StepSpec
@@ -75,12 +78,14 @@ class Connection:
     """An output of `node` and how its records are divided among the receiver's subtasks.
 
     `output` is "main", "errors", or "yes"/"no" of a branch. `port` is the input of the receiver:
-    1 for the second one of a step with two, else 0; an input may have several connections."""
+    1 for the second one of a step with two, else 0; an input may have several connections. `back`
+    says that it leads back to the head of a loop."""
 
     node: Node
     output: str = "main"
     exchange: Exchange = Forward()
     port: int = 0
+    back: bool = False
 
 
 @dataclass(slots=True)

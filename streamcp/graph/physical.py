@@ -7,8 +7,9 @@ the same graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from streamcp.graph.logical import (
     Broadcast,
@@ -21,6 +22,8 @@ from streamcp.graph.logical import (
 )
 from streamcp.identifiers import ChannelId, SubtaskId
 from streamcp.operators.steps import Call, SinkStep, SourceStep
+
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,11 @@ class EdgePlan:
             return [(i, i) for i in range(senders)]
         return [(i, j) for i in range(senders) for j in range(receivers)]
 
+    @property
+    def is_back(self) -> bool:
+        """It leads back to the head of a loop."""
+        return self.connection.back
+
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
@@ -51,7 +59,8 @@ class TaskPlan:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalPlan:
-    """Tasks in an order in which every sender comes before its receivers, and their edges."""
+    """Tasks in an order in which every sender comes before its receivers (back edges of loops left
+    out), and their edges."""
 
     job: str
     max_parallelism: int
@@ -73,11 +82,41 @@ class PhysicalPlan:
                 yield edge, ChannelId(sender, receiver, edge.name)
 
     def senders(self) -> dict[SubtaskId, frozenset[SubtaskId]]:
-        """Map every subtask to those that send to it."""
+        """Map every subtask to those that send to it, back edges of loops left out (P7, P19)."""
         found: dict[SubtaskId, set[SubtaskId]] = {subtask: set() for subtask in self.subtasks()}
-        for _, channel in self.channels():
-            found[channel.receiver].add(channel.sender)
+        for edge, channel in self.channels():
+            if not edge.is_back:
+                found[channel.receiver].add(channel.sender)
         return {subtask: frozenset(senders) for subtask, senders in found.items()}
+
+    def loops(self) -> list[frozenset[str]]:
+        """Name the tasks of each loop: those on a way from its head and back."""
+        heads = {edge.receiver for edge in self.edges if edge.is_back}
+        behind: dict[str, set[str]] = {}
+        before: dict[str, set[str]] = {}
+        for edge in self.edges:
+            behind.setdefault(edge.sender, set()).add(edge.receiver)
+            before.setdefault(edge.receiver, set()).add(edge.sender)
+        return [_circle(head, behind, before) for head in sorted(heads)]
+
+
+def _circle(
+    head: str, behind: Mapping[str, set[str]], before: Mapping[str, set[str]]
+) -> frozenset[str]:
+    after, ahead = reachable(head, behind), reachable(head, before)
+    return frozenset(after & ahead)
+
+
+def reachable(start: T, neighbours: Mapping[T, Iterable[T]]) -> set[T]:
+    """Everything that `start` leads to, itself included, along `neighbours`."""
+    found: set[T] = set()
+    waiting = [start]
+    while waiting:
+        here = waiting.pop()
+        if here not in found:
+            found.add(here)
+            waiting += neighbours.get(here, ())
+    return found
 
 
 def effective_parallelism(graph: LogicalGraph, node: Node) -> int:

@@ -88,9 +88,11 @@ def _sender(connection: Connection) -> str:
 
 
 def _words(connection: Connection) -> list[str]:
-    """How the records are divided, and which input they come to where there are two."""
+    """Whether it leads back, how the records are divided, and which input they come to where there
+    are two."""
     port = f"input {connection.port + 1}" if connection.port else ""
-    return [word for word in (_exchange(connection.exchange), port) if word]
+    back = "back" if connection.back else ""
+    return [word for word in (back, _exchange(connection.exchange), port) if word]
 
 
 def _exchange(exchange: Exchange) -> str:
@@ -119,7 +121,8 @@ def _arrows(node: Node) -> Iterator[str]:
         output = [] if connection.output == "main" else [connection.output]
         words = ", ".join(output + _words(connection))
         label = f'|"{words}"|' if words else ""
-        yield f"n{connection.node.number} -->{label} n{node.number}"
+        arrow = "-.->" if connection.back else "-->"
+        yield f"n{connection.node.number} {arrow}{label} n{node.number}"
 
 
 def _escaped(text: str) -> str:

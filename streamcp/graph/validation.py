@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streamcp.errors import BuildError
-from streamcp.graph.logical import Forward, LogicalGraph, Node
-from streamcp.graph.physical import effective_parallelism
+from streamcp.graph.logical import Connection, Forward, LogicalGraph, Node
+from streamcp.graph.physical import effective_parallelism, reachable
 from streamcp.operators.steps import (
     BroadcastStep,
     Call,
     CountStep,
     ForEachStep,
+    IterateStep,
     ProcessStep,
     ReduceStep,
     ScanStep,
@@ -45,6 +46,7 @@ def find_problems(graph: LogicalGraph, *, checkpoints: bool) -> Iterator[str]:
         yield from _unnamed(graph)
     yield from _parallelism(graph)
     yield from _errors(graph)
+    yield from _loops(graph)
 
 
 def _ends(graph: LogicalGraph) -> Iterator[str]:
@@ -114,6 +116,8 @@ def _kept_in_checkpoints(node: Node) -> str | None:
         return "its state is found by name"
     if isinstance(node.spec, SinkStep) and node.spec.kind != "plain":
         return "its transactions and pending records are found by name"
+    if isinstance(node.spec, IterateStep):
+        return "what goes round in it is found by name"
     if isinstance(node.spec, Call) and node.spec.calls is not None:
         return "its pending records are found by name"
     return None
@@ -150,10 +154,15 @@ def _forward_between_different(graph: LogicalGraph, node: Node) -> Iterator[str]
         theirs = effective_parallelism(graph, connection.node)
         if isinstance(connection.exchange, Forward) and theirs != own:
             yield (
-                f"{_told(node)} has parallelism {own}, its input {_told(connection.node)} has "
+                f"{_told(node)} has parallelism {own}, its {_end(connection)} has "
                 f"{theirs}; say how the records are divided: .rebalance() or .key_by(...) between "
                 "them, or the same parallelism" + _sink_hint(node)
             )
+
+
+def _end(connection: Connection) -> str:
+    word = "feedback" if connection.back else "input"
+    return f"{word} {_told(connection.node)}"
 
 
 def _sink_hint(node: Node) -> str:
@@ -178,6 +187,57 @@ def _errors(graph: LogicalGraph) -> Iterator[str]:
             )
         if not diverts and id(node) in read:
             yield f'{_told(node)} does not divert, but its .errors is read: write on_error="divert"'
+
+
+def _loops(graph: LogicalGraph) -> Iterator[str]:
+    """What keeps a loop from going round, or from ending (P19)."""
+    before = {node: [connection.node for connection in node.inputs] for node in graph.nodes}
+    behind: dict[Node, list[Node]] = {}
+    for node in graph.nodes:
+        for sender in before[node]:
+            behind.setdefault(sender, []).append(node)
+    for head in graph.nodes:
+        if isinstance(head.spec, IterateStep):
+            inside = reachable(head, behind)
+            yield from _feedback(head, inside)
+            leading_back = reachable(head, before)
+            yield from _members(head, inside & leading_back)
+            if not any(isinstance(node.spec, _ENDS) for node in inside):
+                yield (
+                    f"{_told(head)}: nothing that leaves the loop is read: give what it returns "
+                    "a .sink(...) or .for_each(...)"
+                )
+
+
+def _feedback(head: Node, inside: set[Node]) -> Iterator[str]:
+    for connection in head.inputs:
+        if not connection.back:
+            continue
+        if connection.node is head:
+            yield (
+                f"{_told(head)} feeds back its own stream, so every record would go round for "
+                "ever: feed back what a step of the body lets through"
+            )
+        elif connection.node not in inside:
+            yield (
+                f"{_told(head)} feeds back {_told(connection.node)}, which does not read the "
+                "loop's stream; to merge it in, write .union(...) before .iterate(...)"
+            )
+
+
+def _members(head: Node, members: set[Node]) -> Iterator[str]:
+    for node in sorted(members - {head}, key=lambda node: node.number):
+        if isinstance(node.spec, IterateStep) and node.number > head.number:
+            yield (
+                f"{_told(node)} is a loop inside the loop {_told(head)}, which cannot be told "
+                "when it ends: let one loop do the work of both, with a field of the record that "
+                "says which"
+            )
+        if isinstance(node.spec, SinkStep):
+            yield (
+                f"{_told(head)} feeds back the errors of {_told(node)}: a sink cannot be part of "
+                'a loop; let a step with on_error="divert" before it find the records to repeat'
+            )
 
 
 def _told(node: Node) -> str:

@@ -72,6 +72,11 @@ class BranchStep:
 
 
 @dataclass(frozen=True, slots=True)
+class IterateStep:
+    """The head of a loop: passes on what comes from outside and what comes round."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReduceStep:
     """Per key: the first record, then `fn(value, record)`; emits each new value."""
 
@@ -154,6 +159,7 @@ StepSpec: TypeAlias = (
     | FlatMapStep
     | ForEachStep
     | BranchStep
+    | IterateStep
     | ReduceStep
     | ScanStep
     | CountStep

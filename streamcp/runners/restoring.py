@@ -206,6 +206,9 @@ def restore(subtasks: Sequence[Subtask], restorable: Restorable, registry: TypeR
     for acknowledgement in restorable.manifest.acknowledgements:
         if acknowledgement.finished:
             _restore_finished(by_id[acknowledgement.subtask])
+    for subtask in subtasks:
+        if subtask.iteration is not None:
+            subtask.iteration.look()
 
 
 def _check_step(subtask: Subtask, handle: SectionHandle) -> None:

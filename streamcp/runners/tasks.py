@@ -54,7 +54,9 @@ class LocalTasks:
         self._context = context
         self._rates = {subtask.id: _Rate() for subtask in subtasks}
         self._upstream = {
-            task.name: tuple({edge.sender for edge in plan.edges if edge.receiver == task.name})
+            task.name: tuple(
+                {e.sender for e in plan.edges if e.receiver == task.name and not e.is_back}
+            )
             for task in plan.tasks
         }
         self._broadcast_from = {

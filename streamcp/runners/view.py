@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from streamcp.channel.channel import UNLIMITED
 from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.graph.logical import Node
 from streamcp.graph.physical import PhysicalPlan
@@ -30,7 +31,8 @@ class StepView:
 class TaskView:
     """A task: seconds since the attempt began, the mean of its subtasks; records of all of them.
 
-    `queued` of `capacity` records lie in its input channels."""
+    `queued` of `capacity` records lie in its input channels; a back edge has no capacity, and
+    counts for neither."""
 
     name: str
     parallelism: int
@@ -72,7 +74,7 @@ def task_views(plan: PhysicalPlan, subtasks: Sequence[Subtask], now: float) -> t
         own = [subtask for subtask in subtasks if subtask.id.task == task.name]
         count = max(1, len(own))
         times = [subtask.meter.upto(now) for subtask in own]
-        channels = [channel for subtask in own for channel in subtask.gate.channels]
+        channels = [c for one in own for c in one.gate.channels if c.capacity != UNLIMITED]
         views.append(
             TaskView(
                 name=task.name,

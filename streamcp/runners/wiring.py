@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from streamcp.channel.channel import Channel
+from streamcp.channel.channel import UNLIMITED, Channel
 from streamcp.channel.input_gate import InputGate
+from streamcp.channel.loop_gate import LoopGate
 from streamcp.channel.output_gate import (
     BroadcastEdge,
     ForwardEdge,
@@ -24,6 +25,7 @@ from streamcp.runtime.async_subtask import AsyncSubtask
 from streamcp.runtime.calling import key_failure
 from streamcp.runtime.exactly_once_subtask import TransactionalSubtask
 from streamcp.runtime.gateway import TaskContext
+from streamcp.runtime.iteration import Iteration
 from streamcp.runtime.keyed_async_subtask import KeyedAsyncSubtask
 from streamcp.runtime.sink_subtask import AtLeastOnceSubtask
 from streamcp.runtime.snapshots import SnapshotWriter
@@ -44,7 +46,10 @@ def wire(
     capacity: int,
 ) -> list[Subtask]:
     """Make every subtask of the plan, senders before receivers, and attach the work list."""
-    channels = {channel_id: Channel(channel_id, capacity) for _, channel_id in plan.channels()}
+    channels = {
+        channel_id: Channel(channel_id, UNLIMITED if edge.is_back else capacity)
+        for edge, channel_id in plan.channels()
+    }
     ports = {channel_id: edge.connection.port for edge, channel_id in plan.channels()}
     subtasks: list[Subtask] = []
     for task in plan.tasks:
@@ -52,7 +57,7 @@ def wire(
             subtask_id = SubtaskId(task.name, index)
             edges = _output_edges(plan, subtask_id, channels)
             own = [channel for channel in channels.values() if channel.id.receiver == subtask_id]
-            gate = InputGate(own, [ports[channel.id] for channel in own])
+            gate = _gate(own, [ports[channel.id] for channel in own], capacity)
             output = OutputGate([edge for group in edges.values() for edge in group])
             chain = Chain(task, edges, context)
             kind = _kind(task)
@@ -60,8 +65,25 @@ def wire(
             subtask.prepare()
             subtasks.append(subtask)
     work_list.attach(subtasks)
+    _close_loops(plan, subtasks)
     _divide_splits(plan, subtasks)
     return subtasks
+
+
+def _gate(channels: list[Channel], ports: list[int], capacity: int) -> InputGate:
+    back = frozenset(n for n, channel in enumerate(channels) if channel.capacity == UNLIMITED)
+    return LoopGate(channels, back, capacity) if back else InputGate(channels, ports)
+
+
+def _close_loops(plan: PhysicalPlan, subtasks: list[Subtask]) -> None:
+    """Let the subtasks of each loop know one another, so that it can end (P19)."""
+    for tasks in plan.loops():
+        iteration = Iteration()
+        for subtask in subtasks:
+            if subtask.id.task in tasks:
+                senders = [channel.id.sender.task for channel in subtask.gate.channels]
+                outer = frozenset(n for n, sender in enumerate(senders) if sender not in tasks)
+                subtask.join(iteration, outer)
 
 
 def _kind(task: TaskPlan) -> type[Subtask]:

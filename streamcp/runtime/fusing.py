@@ -36,6 +36,7 @@ from streamcp.operators.steps import (
     FilterStep,
     FlatMapStep,
     ForEachStep,
+    IterateStep,
     KeyedBroadcastStep,
     MapStep,
     ProcessStep,
@@ -165,6 +166,8 @@ class LoopWriter:
         elif isinstance(spec, BranchStep):
             self._names[f"f{number}"] = spec.fn
             self._branch(node, number, record, count)
+        elif isinstance(spec, IterateStep):
+            self._onward(node, number, "main", record, count)
         else:
             assert isinstance(spec, Call)
             self._names[f"f{number}"] = self._chain.function(spec)

@@ -217,16 +217,23 @@ class KeyedAsyncSubtask(PooledSubtask):
         of those fused behind it."""
         fused = super().until_timer()
         due = self._state.next_timer()
-        if due is None or len(self._slots) >= self._bound:
+        if due is None or len(self._slots) >= self._bound or self.timers_are_over:
             return fused
         own = max(0.0, (due - self.context.clock.wall_ms()) / 1000)
         return own if fused is None else min(own, fused)
+
+    @property
+    def timers_are_due(self) -> bool:
+        """Those of this step join the pending list, as soon as the task looks."""
+        due = self._state.next_timer()
+        own = due is not None and due <= self.context.clock.wall_ms()
+        return (own and not self.timers_are_over) or super().timers_are_due
 
     def _admit_timers(self) -> None:
         """Put timers that are due into the pending list, behind what arrived before (P21), as far
         as it has room."""
         due = self._state.next_timer()
-        if due is None:
+        if due is None or self.timers_are_over:
             return
         now = self.context.clock.wall_ms()
         while len(self._slots) < self._bound:

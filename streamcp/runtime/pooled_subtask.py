@@ -113,7 +113,7 @@ class PooledSubtask(Subtask):
                 await self.wait("idle")
                 continue
             self.begin_round()
-            while not self.held and self.output.writable and self.chain.fire_timers():
+            while not self.held and self.output.writable and self.fire_timers():
                 await self.turns.end_if_over(clock.monotonic())
             if self.refill():
                 await self.turns.end_if_over(clock.monotonic())
@@ -139,6 +139,11 @@ class PooledSubtask(Subtask):
             return False
         emitted = self.emit_results()
         return self._admit() or emitted
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is pending either."""
+        return not self.pending_count and super().is_empty
 
     @property
     def _drained(self) -> bool:

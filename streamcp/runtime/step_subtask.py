@@ -22,7 +22,7 @@ class StepSubtask(Subtask):
             if self.held:
                 await self.wait("idle")
                 continue
-            while not self.held and self.output.writable and self.chain.fire_timers():
+            while not self.held and self.output.writable and self.fire_timers():
                 await self.turns.end_if_over(clock.monotonic())
             if self._have_work():
                 self._work_slice()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from streamcp.channel.channel import Channel
@@ -31,7 +32,9 @@ from streamcp.checkpoint.snapshot import SectionKind, SubtaskStatistics
 from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput
 from streamcp.identifiers import SubtaskId
 from streamcp.runtime.gateway import TaskContext
+from streamcp.runtime.iteration import Iteration
 from streamcp.runtime.meters import TaskMeter, Waiting
+from streamcp.runtime.open_capture import OpenCapture
 from streamcp.runtime.snapshots import (
     CapturedSection,
     Freezing,
@@ -78,7 +81,7 @@ class _Gathering:
     records_during: int = 0
     escalated_after: float | None = None
     sections: list[Freezing] = field(default_factory=list)
-    open: dict[int, list[Batch]] = field(default_factory=dict)
+    open: dict[int, OpenCapture] = field(default_factory=dict)
 
 
 class Subtask:
@@ -107,12 +110,16 @@ class Subtask:
         self.ended = False
         self.held = False
         self._held_for = 0  # the checkpoint of the stop
+        self.iteration: Iteration | None = None
         self.wakeup = Wakeup()
         self.turns = context.turns()
         self.slices = SliceLength(self.turns.share)
         self._snapshots = snapshots
         self._overtaking = overtaking
-        self._alignment = Alignment(len(gate.channels), at_least_once=context.at_least_once)
+        self._alignment = Alignment(
+            len(gate.channels), gate.back, at_least_once=context.at_least_once
+        )
+        self._outer_inputs: frozenset[int] = frozenset()
         self._gathering: _Gathering | None = None
         self._flushed_at = context.clock.monotonic()
         for channel in gate.channels:
@@ -289,17 +296,25 @@ class Subtask:
             before = checkpoint_id if extent == "before_barrier" else None
             batches = self.gate.capture(channel, before_barrier=before)
             if channel in open_captures:
-                gathering.open[channel] = batches
-                self.gate.channels[channel].capturing = batches
+                self._open_capture(gathering, channel, batches)
             elif batches:
                 gathering.sections.append(self._channel_section(channel, batches))
-        if trigger.unaligned is False and captures:
+        if not trigger.unaligned and captures.keys() - self.gate.back:
             gathering.escalated_after = started - trigger.at
         if trigger.stopping:
             self._held_for = checkpoint_id
             self.hold()
         gathering.acted_at = self.context.clock.monotonic()
         gathering.sync = gathering.acted_at - started
+
+    def _open_capture(self, gathering: _Gathering, channel: int, batches: list[Batch]) -> None:
+        n = gathering.trigger.checkpoint_id
+        ended = partial(self._barrier_arrived, n, channel)
+        capture = OpenCapture(n, batches, self.capture_batch, ended)
+        gathering.open[channel] = self.gate.channels[channel].capturing = capture
+
+    def _barrier_arrived(self, checkpoint_id: int, channel: int) -> None:
+        self._carry_out(self._alignment.barrier_in_line(checkpoint_id, channel))
 
     def _channel_section(self, channel: int, batches: list[Batch]) -> CapturedSection:
         name = str(self.gate.channels[channel].id)
@@ -318,9 +333,9 @@ class Subtask:
     def _close_capture(self, channel: int) -> None:
         gathering = self._gather(self._alignment.current)
         self.gate.channels[channel].capturing = None
-        batches = gathering.open.pop(channel, [])
-        if batches:
-            gathering.sections.append(self._channel_section(channel, batches))
+        capture = gathering.open.pop(channel)
+        if capture.batches:
+            gathering.sections.append(self._channel_section(channel, capture.batches))
 
     def _forward(self, checkpoint_id: int, *, overtaking: bool) -> None:
         if overtaking:
@@ -393,24 +408,60 @@ class Subtask:
         self.context.end_of_slice(now)
 
     @property
+    def timers_are_over(self) -> bool:
+        """The loop around this subtask has ended: what a timer emitted would find no loop head."""
+        return self.iteration is not None and self.iteration.ended
+
+    @property
     def timers_are_due(self) -> bool:
         """Timers of the fused steps wait for nothing but room in the outputs."""
         due = self.chain.next_timer()
-        return due is not None and due <= self.context.clock.wall_ms()
+        return due is not None and due <= self.context.clock.wall_ms() and not self.timers_are_over
+
+    def fire_timers(self) -> bool:
+        """Fire one due timer of each fused step; False if none is due."""
+        return not self.timers_are_over and self.chain.fire_timers()
 
     def until_timer(self) -> float | None:
         """Seconds until the earliest timer of the fused steps; None if there is none, or if there
         is no room for what it may emit."""
         due = self.chain.next_timer()
-        if due is None or not self.output.writable:
+        if due is None or not self.output.writable or self.timers_are_over:
             return None
         return max(0.0, (due - self.context.clock.wall_ms()) / 1000)
+
+    # ---- loops
+
+    def join(self, iteration: Iteration, outer_inputs: frozenset[int]) -> None:
+        """Become part of a loop; `outer_inputs` are the channels that come from outside."""
+        self.iteration = iteration
+        self._outer_inputs = outer_inputs
+        iteration.join(self)
+
+    @property
+    def outer_inputs_ended(self) -> bool:
+        """Every input from outside the loop has delivered its end."""
+        return self._outer_inputs <= self.gate.ended
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is queued, in hand or in a partial batch, and no timer is due."""
+        return not (self.gate.queued_records or self.output.has_partials or self.timers_are_due)
+
+    def end_back_edges(self) -> None:
+        """The loop has ended: nothing comes round any more, and no barrier either (P19)."""
+        for channel in self.gate.back - self.gate.ended:
+            self.gate.ended.add(channel)
+            self._carry_out(self._alignment.end_of_input(channel))
+        self.wakeup.set()
 
     # ---- waiting and ending
 
     async def wait(self, waiting: Waiting, timeout: float | None = None) -> None:
         """Hand everything on, then wait to be woken; the time counts as `waiting`."""
         self.hand_on()
+        if self.iteration is not None:
+            self.iteration.look()
         clock, meter = self.context.clock, self.meter
         meter.begin(waiting, clock.monotonic())
         await self.wakeup.wait(timeout)
