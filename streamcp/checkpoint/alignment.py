@@ -108,6 +108,9 @@ class Alignment:
     """The state machine of one subtask with `channels` input channels, of which `back` are back
     edges of a loop.
 
+    After the end of a channel a barrier comes only where a loop has ended, and is dropped: its
+    head may have finished before the subtask that sends the barrier round.
+
     `last` is the newest checkpoint that was snapshotted or abandoned here: barriers up to it are
     old and dropped, and so are those of cancelled ones (P10). `at_least_once`: barriers are
     counted, and no channel is blocked (P29); then none may overtake."""
@@ -158,6 +161,8 @@ class Alignment:
 
     def barrier_in_line(self, checkpoint_id: int, channel: int) -> list[Decision]:
         """A barrier was taken from a channel in its turn (P8)."""
+        if channel in self._ended:
+            return []
         if checkpoint_id == self.current and self.phase is Phase.CAPTURING:
             return self._close(channel)
         if self._is_old(checkpoint_id):
@@ -184,6 +189,8 @@ class Alignment:
 
         `finished` are the channels whose sender is finished in the plan: they count as arrived
         (P9). `in_line` are those in which this barrier is queued in line (P26)."""
+        if channel in self._ended:
+            return []
         if checkpoint_id == self.current and self.phase is Phase.CAPTURING:
             return self._close(channel) if channel is not None else []
         if self._is_old(checkpoint_id):

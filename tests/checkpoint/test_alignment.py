@@ -317,3 +317,83 @@ def test_cancelling_a_newer_checkpoint_leaves_an_older_one_that_has_not_come_yet
     assert alignment.cancel(2) == []
     assert alignment.barrier_in_line(1, 0) == aligned(1)
     assert alignment.barrier_in_line(2, 0) == []
+
+
+# ---- loops (P19): channel 0 comes from outside, channel 1 is a back edge
+
+
+def test_loop_head_snapshots_without_its_back_edge_and_captures_it_until_the_barrier_is_round() -> (
+    None
+):
+    alignment = Alignment(2, back={1})
+    assert alignment.barrier_in_line(1, 0) == [
+        TakeSnapshot(1, {1: "all"}, frozenset({1})),
+        Forward(1, overtaking=False),
+    ]
+    assert alignment.barrier_in_line(1, 1) == [CloseCapture(1), Acknowledge(1)]
+    assert alignment.phase is Phase.IDLE
+
+
+def test_loop_head_with_two_outer_inputs_waits_for_both_and_resumes_before_it_forwards() -> None:
+    alignment = Alignment(3, back={2})
+    assert alignment.barrier_in_line(1, 0) == [Block(0)]
+    assert alignment.barrier_in_line(1, 1) == [
+        Resume(frozenset({0})),
+        TakeSnapshot(1, {2: "all"}, frozenset({2})),
+        Forward(1, overtaking=False),
+    ]
+
+
+def test_loop_head_that_is_triggered_captures_its_back_edge_too() -> None:
+    alignment = Alignment(2, back={1})
+    alignment.end_of_input(0)
+    assert alignment.trigger(1, unaligned=False, finished={0}) == [
+        TakeSnapshot(1, {1: "all"}, frozenset({1})),
+        Forward(1, overtaking=False),
+    ]
+
+
+def test_overtaking_barrier_of_a_loop_captures_back_edges_as_any_other_channel() -> None:
+    alignment = Alignment(2, back={1})
+    assert alignment.barrier_overtaking(1, 0) == [
+        TakeSnapshot(1, {0: "all", 1: "all"}, frozenset({1})),
+        Forward(1, overtaking=True),
+    ]
+    assert alignment.barrier_overtaking(1, 1) == [CloseCapture(1), Acknowledge(1)]
+
+
+def test_escalated_barrier_that_comes_round_ends_the_capture_of_an_aligned_snapshot() -> None:
+    alignment = Alignment(2, back={1})
+    alignment.barrier_in_line(1, 0)
+    assert alignment.escalate(1) == []
+    assert alignment.barrier_overtaking(1, 1) == [CloseCapture(1), Acknowledge(1)]
+
+
+def test_cancellation_while_the_barrier_goes_round_drops_what_was_captured() -> None:
+    alignment = Alignment(2, back={1})
+    alignment.barrier_in_line(1, 0)
+    assert alignment.cancel(1) == [Abandon(1)]
+    assert alignment.barrier_in_line(1, 1) == []
+
+
+def test_loop_that_ends_while_the_barrier_goes_round_ends_the_capture() -> None:
+    alignment = Alignment(2, back={1})
+    alignment.barrier_in_line(1, 0)
+    assert alignment.end_of_input(1) == [CloseCapture(1), Acknowledge(1)]
+    assert alignment.barrier_in_line(1, 1) == []
+    assert alignment.end_of_input(1) == []
+
+
+def test_head_of_an_ended_loop_drops_the_barrier_of_a_subtask_that_ends_later() -> None:
+    alignment = Alignment(2, back={1})
+    alignment.end_of_input(0)
+    alignment.end_of_input(1)
+    assert alignment.barrier_in_line(1, 1) == []
+    assert alignment.barrier_overtaking(1, 1) == []
+    assert alignment.phase is Phase.IDLE
+
+
+def test_head_of_an_ended_loop_takes_part_in_checkpoints_as_any_other_subtask() -> None:
+    alignment = Alignment(2, back={1})
+    alignment.end_of_input(1)
+    assert alignment.barrier_in_line(1, 0) == aligned(1)
