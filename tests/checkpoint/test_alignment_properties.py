@@ -63,7 +63,7 @@ class Wire:
     capturing: list[Record] | None = None
 
     def pass_on(self, record: Record) -> None:
-        """Push a record that the sender has worked off; a back edge ends its way after some laps."""
+        """Push a record that the sender has worked off; a back edge ends its way some time."""
         source, number, laps = record
         if not self.back:
             self.push(record)
