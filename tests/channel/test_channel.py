@@ -5,13 +5,27 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcp.channel.channel import JOINED_LENGTH, Channel
+from streamcp.channel.channel import JOINED_LENGTH, UNLIMITED, Channel
 from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput
 from streamcp.identifiers import ChannelId, SubtaskId
 
 
 def new_channel(capacity: int = 100) -> Channel:
     return Channel(ChannelId(SubtaskId("a", 0), SubtaskId("b", 0), "a"), capacity)
+
+
+class Capture:
+    """An open capture that ends at the barrier of one checkpoint."""
+
+    def __init__(self, checkpoint_id: int) -> None:
+        self.batches: list[Batch] = []
+        self._checkpoint_id = checkpoint_id
+
+    def add(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+    def ends_at(self, checkpoint_id: int) -> bool:
+        return checkpoint_id == self._checkpoint_id
 
 
 def values(batches: list[Batch]) -> list[list[int]]:
@@ -85,12 +99,34 @@ def test_removing_a_barrier_that_is_not_there_does_nothing() -> None:
 def test_open_capture_gets_what_is_pushed_and_not_control_elements() -> None:
     channel = new_channel()
     channel.push(Batch([1]))
-    channel.capturing = channel.batches()
+    channel.capturing = capture = Capture(2)
     channel.push(Batch([2]))
     channel.push(CheckpointBarrier(1))
-    captured, channel.capturing = channel.capturing, None
+    channel.push(EndOfInput())
+    channel.capturing = None
     channel.push(Batch([3]))
-    assert values(captured) == [[1], [2]]
+    assert values(capture.batches) == [[2]]
+    assert len(channel) == 5
+
+
+def test_barrier_that_ends_an_open_capture_does_not_queue() -> None:
+    channel = new_channel()
+    channel.capturing = Capture(1)
+    channel.push(CheckpointBarrier(1))
+    assert len(channel) == 0
+    assert not channel.has_barrier(1)
+
+
+def test_unlimited_channel_is_always_writable_and_asks_for_no_room_to_go_on() -> None:
+    channel = new_channel(capacity=UNLIMITED)
+    woken: list[str] = []
+    channel.wake_sender = lambda: woken.append("sender")
+    channel.push(Batch([0] * 100_000))
+    channel.take()
+    channel.release(100_000)
+    assert channel.room_to_go_on == 1
+    assert channel.room == UNLIMITED
+    assert not woken
 
 
 def test_refilled_batches_stand_first_to_last_and_occupy_room() -> None:
@@ -172,10 +208,10 @@ def test_batch_of_a_snapshot_is_not_joined() -> None:
 def test_batches_pushed_during_a_capture_are_captured_one_by_one() -> None:
     channel = new_channel(capacity=1000)
     channel.push_records([1])
-    channel.capturing = []
+    channel.capturing = capture = Capture(1)
     channel.push_records([2])
     channel.push_records([3])
-    assert [batch.values for batch in channel.capturing] == [[2], [3]]
+    assert values(capture.batches) == [[2], [3]]
 
 
 def test_list_that_may_be_shared_does_not_grow() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcp.channel.channel import Channel
+from streamcp.channel.channel import UNLIMITED, Channel
 from streamcp.channel.output_gate import (
     BATCH_SIZE,
     BroadcastEdge,
@@ -215,3 +215,22 @@ def test_cancelled_barrier_leaves_every_output() -> None:
     gate.send(CheckpointBarrier(1))
     gate.remove_barrier(1)
     assert [len(channel) for channel in channels] == [0, 0]
+
+
+def test_unlimited_channel_never_counts_for_the_room_of_a_gate() -> None:
+    (narrow,) = new_channels(1, capacity=32)
+    (back,) = new_channels(1, capacity=UNLIMITED)
+    back.push(Batch([0] * 1000))
+    gate = OutputGate([ForwardEdge(narrow), ForwardEdge(back)])
+    assert (gate.room, gate.enough, gate.writable) == (32, 2, True)
+
+
+def test_gate_tells_whether_a_partial_batch_waits() -> None:
+    first, second = new_channels(2)
+    edges = [ForwardEdge(first), ForwardEdge(second)]
+    gate = OutputGate(edges)
+    assert not gate.has_partials
+    edges[1].push([1])
+    assert gate.has_partials
+    gate.flush()
+    assert not gate.has_partials

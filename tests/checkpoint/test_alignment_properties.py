@@ -267,7 +267,8 @@ class Graph:
         """The nodes on a way from `head` and back."""
         receivers = {node: [wire.receiver for wire in node.outputs] for node in self.nodes}
         senders = {node: [wire.sender for wire in node.inputs] for node in self.nodes}
-        return frozenset(reachable(head, receivers) & reachable(head, senders))
+        behind, before = reachable(head, receivers), reachable(head, senders)
+        return frozenset(behind & before)
 
     def settle(self) -> None:
         """What was sent on local wires arrives, and loops that are over end."""

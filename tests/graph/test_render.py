@@ -96,6 +96,18 @@ def test_mermaid_with_a_plan_draws_tasks_as_boxes() -> None:
     ]
 
 
+def test_back_edge_of_a_loop_is_told_in_words_and_drawn_with_dots() -> None:
+    job = sc.Job("loop")
+    numbers = job.source(sc.items([3]), name="numbers")
+    numbers.iterate(
+        lambda loop: loop.map(lambda n: n - 1, name="less").branch(bool, name="left"), name="down"
+    ).for_each(print)
+    assert "  down        iterate   ×1  ← numbers, left.yes (back)\n" in render_text(job.graph)
+    lines = render_mermaid(job.graph).splitlines()
+    assert '  n3 -.->|"yes, back"| n1' in lines
+    assert "  n0 --> n1" in lines
+
+
 def test_names_cannot_break_out_of_the_picture() -> None:
     job = sc.Job("x")
     job.source(sc.items([1]), name='a"]<b>&').for_each(print)
