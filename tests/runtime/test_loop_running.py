@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +19,12 @@ virtual_time = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 @dataclass
 class Walker:
-    """Changed in place by the step that it passes: the captured one must not change with it."""
+    """Changed in place by the steps that it passes: the captured one must not change with it, or
+    it would make a step without the wait that belongs to it."""
 
     name: int
     steps: int = 0
+    waits: int = 0
 
 
 class Walk:
@@ -31,18 +33,19 @@ class Walk:
     def __init__(self, count: int = 12, parallelism: int = 1, steps: int = 0, **call: Any) -> None:
         self.gate: Gate | None = None
         self.sink_gate: Gate | None = None
-        self.out: list[tuple[int, int]] = []
+        self.out: list[tuple[int, int, int]] = []
         self.job = sc.Job("walk", parallelism=parallelism)
 
         async def wait(walker: Walker) -> Walker:
             if self.gate is not None:
                 await self.gate.pass_("call")
+            walker.waits += 1
             return walker
 
         async def write(walkers: Sequence[Walker]) -> None:
             if self.sink_gate is not None:
                 await self.sink_gate.pass_("write")
-            self.out += [(walker.name, walker.steps) for walker in walkers]
+            self.out += [(walker.name, walker.steps, walker.waits) for walker in walkers]
 
         def body(loop: sc.Stream[Walker]) -> tuple[sc.Stream[Walker], sc.Stream[Walker]]:
             waited = loop.map(step).rebalance().map(wait, name="wait", **call)
@@ -50,12 +53,12 @@ class Walk:
             return again.rebalance(), output
 
         walkers = self.job.source(
-            sc.items([Walker(i, steps) for i in range(count)]), name="walkers"
+            sc.items([Walker(i, steps, steps) for i in range(count)]), name="walkers"
         )
         walkers.rebalance().iterate(body, name="loop").rebalance().sink(
             write, name="out", parallelism=1
         )
-        self.expected = [(i, 5) for i in range(count)]
+        self.expected = [(i, 5, 5) for i in range(count)]
 
 
 def step(walker: Walker) -> Walker:
@@ -279,34 +282,104 @@ async def test_loop_that_had_ended_in_part_of_its_subtasks_ends_after_a_restore(
     await finish(engine.restored(1))
 
 
+@dataclass
+class State:
+    """Of a keyed step."""
+
+
+class Timed:
+    """A loop that waits for more input, around a keyed step that sets a timer now and one later."""
+
+    def __init__(self, *, coroutine: bool) -> None:
+        self.clock = ManualClock(tick=1e-6)
+        self.more = Gate()
+        self.kept: list[str] = []
+
+        @sc.source
+        async def names(position: int = 0) -> AsyncIterator[tuple[str, int]]:
+            yield "first", 1
+            await self.more.pass_("more")
+
+        def process(name: str, state: State, ctx: sc.KeyContext[str]) -> list[str]:
+            if name == "first":
+                ctx.set_timer(ctx.timestamp)
+                ctx.set_timer(after="1h")
+            return []
+
+        async def slowly(name: str, state: State, ctx: sc.KeyContext[str]) -> list[str]:
+            return process(name, state, ctx)
+
+        def on_timer(timestamp: int, state: State, ctx: sc.KeyContext[str]) -> list[str]:
+            return ["again", "leaves"]
+
+        async def write(names: Sequence[str]) -> None:
+            self.kept.extend(names)
+
+        def body(loop: sc.Stream[str]) -> tuple[sc.Stream[str], sc.Stream[str]]:
+            fn: Any = slowly if coroutine else process
+            timed = loop.key_by(str).process(fn, state=State, on_timer=on_timer, name="timed")
+            return timed.branch(lambda name: name == "again")
+
+        job = sc.Job("x")
+        job.source(names(), name="names").iterate(body, name="loop").sink(write, name="out")
+        self.engine = Engine(job, clock=self.clock)
+        self.timed = self.engine["timed" if coroutine else "loop"]
+
+
 @virtual_time
-async def test_timers_that_are_due_fire_before_the_loop_ends_and_later_ones_never() -> None:
-    clock = ManualClock(tick=1e-6)
-    kept: list[str] = []
+@pytest.mark.parametrize("coroutine", [False, True])
+async def test_member_with_a_due_timer_is_not_empty_until_its_loop_has_ended(
+    coroutine: bool,
+) -> None:
+    timed = Timed(coroutine=coroutine)
+    async with timed.engine.running():
+        await until(lambda: timed.kept == ["leaves"])
+        await settle()
+        assert timed.timed.is_empty
+        timed.clock.advance(3600)
+        assert not timed.timed.is_empty
+        timed.timed.iteration.ended = True
+        assert timed.timed.is_empty
+        assert timed.timed.until_timer() is None
 
-    class State:
-        pass
 
-    def process(name: str, state: State, ctx: sc.KeyContext[str]) -> list[str]:
-        if name == "first":
-            ctx.set_timer(ctx.timestamp)
-            ctx.set_timer(after="1h")
-        return []
+@virtual_time
+@pytest.mark.parametrize("coroutine", [False, True])
+async def test_timer_that_comes_due_when_its_loop_has_ended_does_not_fire(coroutine: bool) -> None:
+    timed = Timed(coroutine=coroutine)
+    async with timed.engine.running():
+        await until(lambda: timed.kept == ["leaves"])
+        timed.more.open()
+        await until(lambda: timed.timed.iteration.ended)
+        timed.clock.advance(3600)
+        await until(lambda: all(subtask.ended for subtask in timed.engine.subtasks))
+    assert timed.kept == ["leaves"]
 
-    def on_timer(timestamp: int, state: State, ctx: sc.KeyContext[str]) -> list[str]:
-        return ["again", "leaves"]
 
-    async def write(names: Sequence[str]) -> None:
-        kept.extend(names)
+async def test_empty_loop_waits_for_more_input() -> None:
+    more, kept = Gate(), list[int]()
 
-    def body(loop: sc.Stream[str]) -> tuple[sc.Stream[str], sc.Stream[str]]:
-        timed = loop.key_by(str).process(process, state=State, on_timer=on_timer, name="timed")
-        return timed.branch(lambda name: name == "again")
+    @sc.source
+    async def numbers(position: int = 0) -> AsyncIterator[tuple[int, int]]:
+        yield 2, 1
+        await more.pass_("more")
+        yield 3, 2
+
+    async def write(numbers: Sequence[int]) -> None:
+        kept.extend(numbers)
 
     job = sc.Job("x")
-    job.source(sc.items(["first"]), name="names").iterate(body, name="loop").sink(write, name="out")
-    await finish(Engine(job, clock=clock))
-    assert kept == ["leaves"]
+    job.source(numbers(), name="numbers").iterate(
+        lambda loop: loop.map(lambda n: n - 1).branch(bool), name="down"
+    ).sink(write, name="out")
+    engine = Engine(job)
+    async with engine.running():
+        await until(lambda: kept == [0])
+        await settle()
+        assert not engine["down"].iteration.ended
+        more.open()
+        await until(lambda: all(subtask.ended for subtask in engine.subtasks))
+    assert kept == [0, 0]
 
 
 def test_plan_of_a_loop_triggers_its_head_when_the_senders_outside_have_finished() -> None:
