@@ -39,7 +39,8 @@ def test_loop_ends_once_and_for_every_member_in_one_step() -> None:
 
 @pytest.mark.parametrize("not_yet", ["outer_inputs_ended", "is_empty"])
 def test_loop_goes_on_while_a_member_may_still_send_records_round(not_yet: str) -> None:
-    waiting = Member(**{not_yet: False})
+    waiting = Member()
+    setattr(waiting, not_yet, False)
     iteration = loop_of(Member(), waiting)
     iteration.look()
     assert not iteration.ended
