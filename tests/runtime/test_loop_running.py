@@ -136,9 +136,9 @@ async def test_multiplying_loop_does_not_stop_where_its_channels_are_full() -> N
 async def test_snapshot_holds_what_goes_round_as_it_was_at_the_cut(unaligned: bool) -> None:
     """The aligned barrier goes round behind records that wait for their calls; those that come
     back before it are captured, and then changed by the step that they pass."""
-    walk = Walk(concurrency=1)
+    walk = Walk(count=8, concurrency=1)
     walk.gate = Gate()
-    engine = Engine(walk.job, capacity=4)
+    engine = Engine(walk.job, capacity=6)  # six are pending, two before the barrier
     async with engine.running():
         await settle()
         engine.trigger(1, unaligned=unaligned)

@@ -106,6 +106,27 @@ orders.for_each(print, concurrency=8)  # error: a plain function has no concurre
 orders.for_each(notify, ordered=True)  # error: for_each emits nothing to be in order
 orders.count(name="n")  # error: not keyed
 
+
+# ---- loops
+def one_stream(loop: sc.Stream[Order]) -> sc.Stream[Order]:
+    return loop
+
+
+def other_records(loop: sc.Stream[Order]) -> tuple[sc.Stream[int], sc.Stream[Order]]:
+    return loop.map(lambda order: order.id), loop
+
+
+def of_numbers(loop: sc.Stream[int]) -> tuple[sc.Stream[int], sc.Stream[int]]:
+    return loop, loop
+
+
+orders.iterate(one_stream)  # error: nothing is fed back
+orders.iterate(other_records)  # error: feeds back other records than it gets
+orders.iterate(of_numbers)  # error: a body for other records
+orders.iterate(lambda loop: (loop, 1))  # error: the output is no stream
+orders.iterate(other_records, ordered=True)  # error: no such option
+orders.iterate()  # error: no body
+
 # ---- ends and beginnings
 orders.sink(WritesNumbers())  # error: writes other records
 orders.sink(WritesNumbers)  # error: so do its objects

@@ -96,6 +96,28 @@ assert_type(orders.branch(lambda o: o.id > 3), tuple[sc.Stream[Order], sc.Stream
 assert_type(orders.rebalance(), sc.Stream[Order])
 anything: sc.Stream[object] = orders
 
+
+# ---- loops
+def pay(loop: sc.Stream[Order]) -> tuple[sc.Stream[Order], sc.Stream[float]]:
+    unpaid, paid = loop.map(lambda order: order).branch(lambda order: order.amount > 0)
+    return unpaid, paid.map(lambda order: order.amount)
+
+
+def by_key(loop: sc.Stream[Order]) -> tuple[sc.Stream[Order], sc.Stream[Order]]:
+    again, done = loop.branch(lambda order: order.id > 3)
+    return again.key_by(lambda order: order.country), done
+
+
+def repeat(loop: sc.Stream[Order]) -> tuple[sc.Stream[Order], sc.Stream[float]]:
+    priced = loop.map(price, on_error="divert")
+    return priced.errors.map(lambda failure: failure.record), priced
+
+
+assert_type(orders.iterate(pay, name="pay"), sc.Stream[float])
+assert_type(orders.rebalance().iterate(by_key, name="by key", parallelism=3), sc.Stream[Order])
+assert_type(orders.iterate(repeat, name="repeat"), sc.Stream[float])
+assert_type(orders.iterate(lambda loop: loop.branch(lambda o: o.id > 3)), sc.Stream[Order])
+
 # ---- keyed
 by_country = orders.key_by(lambda order: order.country)
 assert_type(by_country, sc.KeyedStream[str, Order])
