@@ -49,7 +49,8 @@ def explain(action: str, path: Path, error: OSError) -> StorageError:
 
 
 @contextlib.contextmanager
-def _explained(action: str, path: Path) -> Iterator[None]:
+def explained(action: str, path: Path) -> Iterator[None]:
+    """Turn an OSError inside into the StorageError that `explain` makes."""
     try:
         yield
     except OSError as error:
@@ -77,7 +78,7 @@ class DurableFiles:
         StorageError if the file exists (which is left alone, unless `replace` takes its name
         away), or if anything fails: then no part of it stays behind, so far as the file system
         lets it be removed. What `chunks` raises is passed on."""
-        with _explained("written", path):
+        with explained("written", path):
             descriptor = self._create(path, replace=replace)
             try:
                 with self._closing(descriptor):
@@ -94,7 +95,7 @@ class DurableFiles:
         """Append `data` to a file, which is made if need be; not durable.
 
         Raises StorageError; then a part of it may have been written."""
-        with _explained("written", path):
+        with explained("written", path):
             descriptor = self.system.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             with self._closing(descriptor):
                 self._write(descriptor, data)
@@ -139,13 +140,13 @@ class DurableFiles:
 
         Raises StorageError if `source` is missing; then `target` is untouched. After an error of
         the last fsync the rename may or may not survive a crash."""
-        with _explained("renamed", source):
+        with explained("renamed", source):
             self.system.replace(source, target)
         self.sync_directory(target.parent)
 
     def sync_directory(self, path: Path) -> None:
         """Make the names in directory `path` durable: creations, renames and removals so far."""
-        with _explained("fsynced", path):
+        with explained("fsynced", path):
             self._sync_directory(path)
 
     def _sync_directory(self, path: Path) -> None:
@@ -157,7 +158,7 @@ class DurableFiles:
         """Make directory `path` if it is not there; durable after `sync_directory` of its parent.
 
         Raises StorageError, also if `path` is a file."""
-        with _explained("made", path):
+        with explained("made", path):
             try:
                 self.system.mkdir(path)
             except FileExistsError:
@@ -167,7 +168,7 @@ class DurableFiles:
     def make_new_directory(self, path: Path) -> bool:
         """Make directory `path`; False if the name is taken. Durable after `sync_directory` of its
         parent."""
-        with _explained("made", path):
+        with explained("made", path):
             try:
                 self.system.mkdir(path)
             except FileExistsError:
@@ -179,7 +180,7 @@ class DurableFiles:
         if self.exists(path):
             # Perhaps by a process that died before the name was durable. Who may not read the
             # parent has not made it either.
-            with _explained("fsynced", path.parent), contextlib.suppress(PermissionError):
+            with explained("fsynced", path.parent), contextlib.suppress(PermissionError):
                 self._sync_directory(path.parent)
             return
         self.make_directories(path.parent)
@@ -188,12 +189,12 @@ class DurableFiles:
 
     def remove_file(self, path: Path) -> None:
         """Remove `path`; nothing happens if it does not exist."""
-        with _explained("removed", path), contextlib.suppress(FileNotFoundError):
+        with explained("removed", path), contextlib.suppress(FileNotFoundError):
             self.system.unlink(path)
 
     def remove_directory(self, path: Path) -> bool:
         """Remove directory `path`; False if something lies in it, True also if it did not exist."""
-        with _explained("removed", path), contextlib.suppress(FileNotFoundError):
+        with explained("removed", path), contextlib.suppress(FileNotFoundError):
             try:
                 self.system.rmdir(path)
             except OSError as error:
@@ -226,12 +227,12 @@ class DurableFiles:
 
     def list_directory(self, path: Path) -> list[str]:
         """Name what lies in directory `path`, sorted; nothing if it does not exist."""
-        with _explained("listed", path), contextlib.suppress(FileNotFoundError):
+        with explained("listed", path), contextlib.suppress(FileNotFoundError):
             return sorted(self.system.listdir(path))
         return []
 
     def _look(self, path: Path) -> os.stat_result | None:
-        with _explained("looked at", path), contextlib.suppress(FileNotFoundError):
+        with explained("looked at", path), contextlib.suppress(FileNotFoundError):
             return self.system.stat(path)
         return None
 
@@ -244,7 +245,7 @@ class DurableFiles:
     def read_range(self, path: Path, offset: int, length: int | None) -> bytes | None:
         """Read `length` bytes (None: all) from `offset`, fewer if the file is short; None if it
         does not exist."""
-        with _explained("read", path), contextlib.suppress(FileNotFoundError):
+        with explained("read", path), contextlib.suppress(FileNotFoundError):
             descriptor = self.system.open(path, os.O_RDONLY)
             with self._closing(descriptor):
                 # Asked first: a wrong length from a damaged file must not reserve that much memory.
@@ -282,7 +283,7 @@ class KeptDirectories:
 
     def sync(self, path: Path) -> None:
         """Make the names in directory `path` durable, as `DurableFiles.sync_directory` does."""
-        with _explained("fsynced", path):
+        with explained("fsynced", path):
             if path not in self._descriptors:
                 self._descriptors[path] = self._system.open(path, os.O_RDONLY | os.O_DIRECTORY)
             self._system.fsync(self._descriptors[path])
@@ -290,7 +291,9 @@ class KeptDirectories:
     def close(self) -> None:
         """Let go of them; a later `sync` opens anew."""
         while self._descriptors:
-            self._system.close(self._descriptors.popitem()[1])
+            # Nothing was written through it: an error can mean no loss.
+            with contextlib.suppress(OSError):
+                self._system.close(self._descriptors.popitem()[1])
 
 
 def _joined(chunks: Iterable[bytes]) -> Iterator[bytes]:

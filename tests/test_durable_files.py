@@ -210,6 +210,14 @@ def test_parent_that_may_not_be_read_does_not_keep_its_directory_from_use(
         DurableFiles().make_directories(tmp_path / "a")
 
 
+def test_parent_that_cannot_be_made_durable_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_with(errno.EIO, monkeypatch, "fsync")
+    with pytest.raises(StorageError, match="could not be fsynced: the device reported"):
+        DurableFiles().make_directories(tmp_path)
+
+
 def test_replaced_file_loses_its_name_but_not_its_content(tmp_path: Path) -> None:
     """The content may be linked elsewhere: nothing is cut."""
     (tmp_path / "a").write_bytes(b"old")

@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 
 from streamcp.clock import Clock
-from streamcp.durable_files import LOCAL_FILES, DurableFiles, explain
+from streamcp.durable_files import LOCAL_FILES, DurableFiles, explained
 from streamcp.errors import StorageError
 
 _SIZE = 4096  # more than any holder writes
@@ -71,39 +71,48 @@ class JobLock:
     def release(self) -> None:
         """Let go of the lock; nothing happens if it is not held."""
         if self._descriptor is not None:
-            self._system.close(self._descriptor)
-            self._descriptor = None
+            descriptor, self._descriptor = self._descriptor, None
+            self._close(descriptor)
 
     def _is_held(self) -> bool:
         return self._descriptor is not None and self._is_current(self._descriptor)
 
     def _try(self) -> bool:
         """Try to take the lock, and tell whether that worked."""
-        while True:
-            try:
-                descriptor = self._system.open(self._path, os.O_RDWR | os.O_CREAT)
-            except OSError as error:
-                raise explain("opened", self._path, error) from error
+        with explained("opened", self._path):
+            descriptor = self._system.open(self._path, os.O_RDWR | os.O_CREAT)
+        try:
+            is_locked = self._lock(descriptor)
+            is_current = is_locked and self._is_current(descriptor)
+        except BaseException:
+            self._close(descriptor)
+            raise
+        if is_current:
+            self._descriptor = descriptor
+            return True
+        self._close(descriptor)
+        # Locked, but not current: somebody took over between open and flock.
+        return is_locked and self._try()
+
+    def _lock(self, descriptor: int) -> bool:
+        with explained("locked", self._path):
             try:
                 self._system.lock(descriptor)
             except BlockingIOError:
-                self._system.close(descriptor)
                 return False
-            except OSError as error:
-                self._system.close(descriptor)
-                raise explain("locked", self._path, error) from error
-            if self._is_current(descriptor):
-                self._descriptor = descriptor
-                return True
-            self._system.close(descriptor)  # somebody took over between open and flock
+        return True
 
     def _is_current(self, descriptor: int) -> bool:
         """Tell whether the lock's name still belongs to the open file."""
-        try:
+        with explained("looked at", self._path), contextlib.suppress(FileNotFoundError):
             opened, named = self._system.fstat(descriptor), self._system.stat(self._path)
             return os.path.samestat(opened, named)
-        except FileNotFoundError:
-            return False
+        return False
+
+    def _close(self, descriptor: int) -> None:
+        # The lock goes with the descriptor, whether closing it succeeds or not.
+        with contextlib.suppress(OSError):
+            self._system.close(descriptor)
 
     def _refusal(self) -> str:
         holder = describe_holder(self._path, self._files)

@@ -1,208 +1,272 @@
-"""Crashes between any two steps on the disk, with and without the loss of what was not synced."""
+"""Crashes and errors between any two steps on a disk that loses all that was not made durable."""
 
+from __future__ import annotations
+
+import contextlib
 import errno
-import os
-import shutil
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from streamcp.durable_files import LOCAL_FILES, DurableFiles
 from streamcp.errors import StorageError
-from streamcp.file_system import LocalFileSystem
 from streamcp.storage import layout
+from streamcp.storage.contract import CheckpointStorage
 from streamcp.storage.local import LocalStorage
-from streamcp.testing.storage_checks import complete_example
+from streamcp.testing.simulation.disk import SimulatedDisk
+from streamcp.testing.simulation.disk_faults import ERRORS, OPERATIONS, DiskFault, Operation
+from streamcp.testing.storage_checks import (
+    SECTIONS,
+    SUBTASK,
+    check_checkpoint_storage,
+    complete_example,
+)
 
 JOB = "orders"
+CHECKPOINTS = Path("/checkpoints")
+SEEDS = range(2)
+
+Step = Literal["complete", "write", "discard", "retain 1", "retain 2", "history", "restart"]
+STEPS: tuple[Step, ...] = (
+    "complete",
+    "write",
+    "discard",
+    "retain 1",
+    "retain 2",
+    "history",
+    "restart",
+)
 
 
 class Crash(BaseException):
     """The process ends here."""
 
 
-class Disk(LocalFileSystem):
-    """Every system call, counted; ends the process before or after one of them.
+def storage_on(disk: SimulatedDisk) -> LocalStorage:
+    return LocalStorage(CHECKPOINTS, job=JOB, files=disk.process().files)
 
-    `lose` takes away every name that no fsync of its directory has made durable, as a power
-    failure may. Renames are not modelled: they are for figures only.
-    """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-        self.crash_at: float | None = None
-        self._fragile: list[Path] = []
-        self._directories: dict[int, Path] = {}
-        for name in ("open", "write", "fsync", "link", "unlink", "replace", "mkdir", "rmdir"):
-            setattr(self, name, self._watch(getattr(self, name)))
+@dataclass
+class Job:
+    """A job through all its lives, and what it was told.
 
-    def open(self, path: Path, flags: int) -> int:
-        if flags & os.O_CREAT and not path.exists():
-            self._fragile.append(path)
-        descriptor = super().open(path, flags)
-        self._directories[descriptor] = path
-        return descriptor
+    `complete` are the checkpoints that may be complete, `told` those that were said to be;
+    `kept` is how many of them retention has never been allowed to remove."""
 
-    def mkdir(self, path: Path) -> None:
-        super().mkdir(path)
-        self._fragile.append(path)
+    disk: SimulatedDisk
+    number: int = 0
+    used: int = 0
+    complete: set[int] = field(default_factory=set)
+    told: list[int] = field(default_factory=list)
+    kept: int = 10**6
 
-    def link(self, source: Path, target: Path) -> None:
-        super().link(source, target)
-        self._fragile.append(target)
+    def live(
+        self, steps: tuple[Step, ...], *, crash_at: int = 10**6, power_fails: bool = True
+    ) -> bool:
+        """Take the steps, on the disk as it is left by a crash at a step; tell if there was one.
 
-    def fsync(self, descriptor: int) -> None:
-        synced = self._directories[descriptor]
-        self._fragile = [path for path in self._fragile if path.parent != synced]
+        Afterwards the disk is what the next life finds; without a crash, too."""
+        disk = self.disk
+        start, left = disk.operations, []
 
-    def _watch(self, real: Callable[..., object]) -> Callable[..., object]:
-        def call(*arguments: object) -> object:
-            self._tick()
-            result = real(*arguments)
-            self._tick()
-            return result
+        def before(operation: Operation) -> None:
+            if operation.number - start == crash_at:
+                left.append(disk.crash(power_fails=power_fails))
+            if left:
+                raise Crash
 
-        return call
+        disk.before = before
+        with contextlib.suppress(Crash):
+            self._take(steps)
+        self.disk = left[0] if left else disk.crash(power_fails=power_fails)
+        return bool(left)
 
-    def _tick(self) -> None:
-        if self.crash_at is not None and self.count >= self.crash_at:
-            raise Crash
-        self.count += 1
-
-    def lose(self) -> None:
-        self.crash_at = None
-        for path in reversed(self._fragile):
-            if path.is_dir():
-                shutil.rmtree(path)
+    def _take(self, steps: tuple[Step, ...]) -> None:
+        storage = storage_on(self.disk)
+        if not self._start(storage):
+            return
+        for step in steps:
+            if step == "restart":
+                storage.close()
+                if not self._start(storage):
+                    return
+            elif step.startswith("retain"):
+                self.kept = min(self.kept, int(step[-1]))
+                storage.retain(self.kept)
+            elif step == "history":
+                storage.append_history({"checkpoint_id": self.used})
             else:
-                path.unlink(missing_ok=True)
-        self._fragile.clear()
+                self._checkpoint(storage, step)
+        storage.close()
 
-    def keep(self) -> None:
-        self.crash_at = None
-        self._fragile.clear()
-
-
-def job(storage: LocalStorage, told: list[int]) -> None:
-    """A small life: checkpoints complete, one fails, old ones go. `told` are those announced."""
-    attempt = storage.start_attempt()
-    for offset in range(4):
-        checkpoint_id = attempt.next_checkpoint_id + offset
-        if offset == 2:
-            storage.write_data(checkpoint_id, [])
-            storage.discard(checkpoint_id)
-            continue
-        complete_example(storage, JOB, checkpoint_id, attempt.number)
-        told.append(checkpoint_id)
-        storage.retain(1)
-
-
-def crashed(disk: Disk, directory: Path, at: int, told: list[int]) -> bool:
-    """Run the job until it crashes at a step; tell whether it did."""
-    storage = LocalStorage(directory, job=JOB, files=DurableFiles(disk))
-    disk.count, disk.crash_at = 0, at
-    try:
-        job(storage, told)
-    except Crash:
+    def _start(self, storage: LocalStorage) -> bool:
+        try:
+            attempt = storage.start_attempt()
+        except StorageError:
+            return False
+        assert attempt.number > self.number
+        assert attempt.next_checkpoint_id > self.used
+        self.number, self.used = attempt.number, attempt.next_checkpoint_id - 1
         return True
-    finally:
-        disk.crash_at = None
-        storage.close()
-    return False
 
+    def _checkpoint(self, storage: LocalStorage, step: Step) -> None:
+        self.used += 1
+        try:
+            if step == "complete":
+                self.complete.add(self.used)
+                complete_example(storage, JOB, self.used, self.number)
+                self.told.append(self.used)
+            else:
+                storage.write_data(self.used, [(SUBTASK, SECTIONS[0])])
+        except StorageError:
+            step = "discard"
+        if step == "discard":
+            storage.discard(self.used)
 
-def check_restart(directory: Path, told: list[int]) -> None:
-    storage = LocalStorage(directory, job=JOB)
-    attempt = storage.start_attempt()
-    ids = [completed.checkpoint_id for completed in attempt.completed]
-    assert not told or max(ids) >= told[-1]
-    assert attempt.next_checkpoint_id > max([0, *ids, *told])
-    assert storage.verify(max(ids)) == [] if ids else told == []
-    for checkpoint_id in ids:
-        storage.load_manifest(checkpoint_id)
-    complete_example(storage, JOB, attempt.next_checkpoint_id, attempt.number)
-    storage.retain(1)
-    left = [name for name in LOCAL_FILES.list_directory(directory / JOB) if "chk" in name]
-    assert left == [layout.checkpoint_directory(attempt.next_checkpoint_id)]
-    storage.close()
-
-
-@pytest.mark.parametrize("power_fails", [False, True])
-def test_restart_after_a_crash_at_any_step_finds_what_was_announced(
-    tmp_path: Path, power_fails: bool
-) -> None:
-    """Also when the crash came in a second attempt, after a first one with checkpoints (P2)."""
-    disk = Disk()
-    for lives in (1, 2):
-        for at in steps():
-            directory = tmp_path / f"{lives}-{at}"
-            directory.mkdir()
-            told: list[int] = []
-            for _ in range(lives - 1):
-                assert not crashed(disk, directory, 10**6, told)
-            disk.keep()
-            alive = not crashed(disk, directory, at, told)
-            disk.lose() if power_fails else disk.keep()
-            check_restart(directory, told)
-            if alive:
-                break
-
-
-def steps() -> Iterator[int]:
-    """Number all steps; the caller stops behind the last one. A job has a few hundred."""
-    yield from range(2000)
-
-
-FAILING = ("open", "write", "fsync", "close", "mkdir", "link", "unlink", "stat")
-
-
-class Failing(LocalFileSystem):
-    """Fails the n-th call of a function, before or after it did its work."""
-
-    def __init__(self, name: str, *, after: bool) -> None:
-        super().__init__()
-        self.calls = 0
-        self.due: int | None = None
-        self._real: Callable[..., object] = getattr(self, name)
-        self._after = after
-        self.fsync = lambda descriptor: None  # type: ignore[method-assign]
-        setattr(self, name, self._fail)
-
-    def _fail(self, *arguments: object) -> object:
-        due = self.calls == self.due
-        self.calls += 1
-        if due and not self._after:
-            raise OSError(errno.EIO, "broken")
-        result = self._real(*arguments)
-        if due:
-            raise OSError(errno.EIO, "broken")
-        return result
-
-
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("name", FAILING)
-def test_job_goes_on_after_any_single_disk_error(tmp_path: Path, name: str, after: bool) -> None:
-    for failing in range(100):
-        directory = tmp_path / str(failing)
-        directory.mkdir()
-        system = Failing(name, after=after)
-        storage = LocalStorage(directory, job=JOB, files=DurableFiles(system))
+    def check(self) -> None:
+        """A restart finds what was announced, nothing else, and leaves nothing lying about."""
+        storage = storage_on(self.disk)
         attempt = storage.start_attempt()
-        told: list[int] = []
-        system.calls, system.due = 0, failing
-        for checkpoint_id in range(1, 5):
-            try:
-                complete_example(storage, JOB, checkpoint_id, attempt.number)
-                told.append(checkpoint_id)
-            except StorageError:
-                storage.discard(checkpoint_id)
-            storage.retain(1)
-        system.due = None
-        assert len(told) >= 3
-        assert storage.verify(told[-1]) == []
+        ids = [completed.checkpoint_id for completed in attempt.completed]
+        assert attempt.number > self.number
+        assert attempt.next_checkpoint_id > max([self.used, *ids])
+        assert set(ids) <= self.complete
+        assert ids == sorted(ids)
+        assert set(self.told[-self.kept :]) <= set(ids)
+        for checkpoint_id in {*self.told[-self.kept :], *ids[-1:]}:
+            assert storage.verify(checkpoint_id) == []
+        complete_example(storage, JOB, attempt.next_checkpoint_id, attempt.number)
+        storage.retain(1)
+        newest = layout.checkpoint_directory(attempt.next_checkpoint_id)
+        names = {path.removeprefix(f"{CHECKPOINTS}/{JOB}/") for path in self.disk.paths()}
+        assert {name for name in names if name.startswith("chk")} == {
+            newest,
+            f"{newest}/_metadata",
+            f"{newest}/data-{attempt.number}-1",
+        }
+        assert not [name for name in names if "draft" in name]
         storage.close()
-        check_restart(directory, told)
-        if system.calls <= failing:
+
+
+SMALL: tuple[Step, ...] = ("complete", "retain 1", "complete", "retain 1", "write", "discard")
+
+
+def numbers() -> Iterator[int]:
+    """Number all operations; the caller stops behind the last one. A job has a few hundred."""
+    yield from range(1, 1000)
+
+
+def test_local_storage_keeps_the_contract_on_a_simulated_disk() -> None:
+    disk = SimulatedDisk(random.Random(0))
+
+    def make(job: str) -> CheckpointStorage:
+        return LocalStorage(CHECKPOINTS, job=job, files=disk.process().files)
+
+    check_checkpoint_storage(make)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("power_fails", [False, True])
+@pytest.mark.parametrize("lives", [1, 2])
+def test_restart_after_a_crash_at_any_step_finds_what_was_announced(
+    seed: int, power_fails: bool, lives: int
+) -> None:
+    """Also when the crash came in a second life, after a first one with checkpoints (P2)."""
+    for at in numbers():
+        job = Job(SimulatedDisk(random.Random(f"{seed} {at}")))
+        for _ in range(lives - 1):
+            job.live(SMALL)
+        crashed = job.live((*SMALL, "complete"), crash_at=at, power_fails=power_fails)
+        job.check()
+        if not crashed:
             break
+    assert at > 100
+
+
+def test_two_crashes_in_a_row_lose_nothing_that_the_first_left() -> None:
+    """The second one comes while the restart tidies up."""
+    for at in range(1, 40):
+        for seed in range(3):
+            job = Job(SimulatedDisk(random.Random(f"{seed} {at}")))
+            job.live(("complete", "write", "complete", "retain 1"), crash_at=75 + 15 * seed)
+            job.live((), crash_at=at)
+            job.check()
+
+
+faults = st.lists(
+    st.builds(
+        DiskFault,
+        st.sampled_from(OPERATIONS),
+        st.integers(1, 40),
+        st.sampled_from(ERRORS),
+        st.sampled_from(("none", "part", "whole")),
+        st.integers(1, 4),
+    ),
+    max_size=3,
+)
+lives = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(STEPS), max_size=12),
+        st.integers(1, 250),
+        st.booleans(),
+        faults,
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(st.integers(0, 2**32), lives)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_lives_with_crashes_and_errors_keep_what_was_announced(
+    seed: int, lives: list[tuple[list[Step], int, bool, list[DiskFault]]]
+) -> None:
+    job = Job(SimulatedDisk(random.Random(seed)))
+    for steps, crash_at, power_fails, planned in lives:
+        job.disk.plan(*planned)
+        job.live(tuple(steps), crash_at=crash_at, power_fails=power_fails)
+    job.check()
+
+
+@pytest.mark.parametrize("effect", ["none", "part", "whole"])
+@pytest.mark.parametrize("operation", [*OPERATIONS, "close", "listdir", "pread"])
+def test_job_goes_on_after_any_single_disk_error(
+    operation: str, effect: Literal["none", "part", "whole"]
+) -> None:
+    for at in numbers():
+        job = Job(SimulatedDisk(random.Random(at)))
+        job.live(("complete",))
+        fault = DiskFault(operation, at, errno.EIO, effect)
+        job.disk.plan(fault)
+        lines: list[str] = []
+        job.disk.trace = lines.append
+        job.live((*SMALL, "complete", "history"))
+        assert len(job.told) >= 3 or job.number == 1
+        job.check()
+        if not any(line.endswith("EIO") for line in lines):
+            break
+
+
+def test_full_disk_fails_checkpoints_until_there_is_room_again() -> None:
+    disk = SimulatedDisk(random.Random(0))
+    storage = storage_on(disk)
+    number = storage.start_attempt().number
+    complete_example(storage, JOB, 1, number)
+    disk.capacity = 2000
+    for checkpoint_id in (2, 3):
+        with pytest.raises(StorageError, match="disk full"):
+            complete_example(storage, JOB, checkpoint_id, number)
+        storage.discard(checkpoint_id)
+    assert storage.verify(1) == []
+    disk.capacity = None
+    complete_example(storage, JOB, 4, number)
+    assert storage.retain(1) == [1]
+    assert {path.split("/")[3] for path in disk.paths() if "chk-" in path} == {
+        layout.checkpoint_directory(4)
+    }
+    storage.close()

@@ -109,6 +109,22 @@ def test_file_system_without_locks_is_named(
         lock_at(tmp_path / "lock").acquire(take_over=False)
 
 
+def test_lock_that_cannot_be_looked_at_is_named_and_left_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fstat(descriptor: int) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    lock = lock_at(tmp_path / "lock")
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fstat", fstat)
+        with pytest.raises(StorageError, match="could not be looked at"):
+            lock.acquire(take_over=False)
+    other = lock_at(tmp_path / "lock")
+    other.acquire(take_over=False)
+    other.release()
+
+
 def test_lock_in_a_missing_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="could not be opened: no such file"):
         lock_at(tmp_path / "none" / "lock").acquire(take_over=False)
