@@ -188,6 +188,16 @@ def test_restart_after_a_crash_at_any_step_finds_what_was_announced(
     assert at > 100
 
 
+def test_power_failure_after_a_killed_process_loses_nothing_that_was_announced() -> None:
+    """What the killed one had not yet fsynced is there at the restart, and must be made durable."""
+    for at in range(1, 60):
+        for seed in range(2):
+            job = Job(SimulatedDisk(random.Random(f"{seed} {at}")))
+            job.live(("complete",), crash_at=at, power_fails=False)
+            job.live(("complete",))
+            job.check()
+
+
 def test_two_crashes_in_a_row_lose_nothing_that_the_first_left() -> None:
     """The second one comes while the restart tidies up."""
     for at in range(1, 40):

@@ -1,6 +1,7 @@
 """An old attempt completes while a new one starts: every interleaving of their steps (P34)."""
 
 import itertools
+import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streamcp.durable_files import LOCAL_FILES
+from streamcp.durable_files import LOCAL_FILES, DurableFiles
 from streamcp.errors import Fenced
 from streamcp.storage.contract import Attempt
 from streamcp.storage.local import LocalStorage
+from streamcp.testing.simulation.disk import SimulatedDisk
 from streamcp.testing.storage_checks import complete_example, example_manifest
 
 JOB = "orders"
@@ -77,9 +79,15 @@ class Turns:
 class Race:
     """An old attempt with 1 and 2 complete and 3 about to be; a new one about to start."""
 
-    def __init__(self, directory: Path) -> None:
-        self.old = LocalStorage(directory, job=JOB)
-        self.new = LocalStorage(directory, job=JOB)
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        old: DurableFiles = LOCAL_FILES,
+        new: DurableFiles = LOCAL_FILES,
+    ) -> None:
+        self.old = LocalStorage(directory, job=JOB, files=old)
+        self.new = LocalStorage(directory, job=JOB, files=new)
         self.number = self.old.start_attempt().number
         for checkpoint_id in (1, 2):
             complete_example(self.old, JOB, checkpoint_id, self.number)
@@ -158,3 +166,77 @@ def test_two_attempts_that_start_at_once_get_different_numbers_and_ids(
     assert first.next_checkpoint_id != second.next_checkpoint_id
     for storage in storages.values():
         storage.close()
+
+
+class Baton:
+    """Two threads on one simulated disk: before each operation the next one to go is drawn."""
+
+    def __init__(self, disk: SimulatedDisk, rnd: random.Random) -> None:
+        self._rnd = rnd
+        self._speeds = {name: rnd.random() ** 2 for name in ("new", "old")}
+        self._turns: dict[str, threading.Semaphore] = {}
+        self._over = threading.Semaphore(0)
+        self._errors: list[BaseException] = []
+        disk.before = lambda operation: self._pass_on(operation.process)
+
+    def _pass_on(self, name: str) -> None:
+        if name in self._turns:
+            self._next()
+            assert self._turns[name].acquire(timeout=30)
+
+    def _next(self) -> None:
+        names = sorted(self._turns)
+        (name,) = self._rnd.choices(names, [self._speeds[each] for each in names])
+        self._turns[name].release()
+
+    def _body(self, name: str, work: Callable[[], None]) -> None:
+        assert self._turns[name].acquire(timeout=30)
+        try:
+            work()
+        except BaseException as error:
+            self._errors.append(error)
+        del self._turns[name]
+        if self._turns:
+            self._next()
+        else:
+            self._over.release()
+
+    def run(self, works: dict[str, Callable[[], None]]) -> None:
+        """Run the works, of which one at a time works."""
+        self._turns.update({name: threading.Semaphore(0) for name in works})
+        for name, work in works.items():
+            threading.Thread(target=self._body, args=(name, work), daemon=True).start()
+        self._next()
+        assert self._over.acquire(timeout=60)
+        assert self._errors == []
+
+
+class SimulatedRace(Race):
+    """The same race on a simulated disk, each attempt as a process of its own."""
+
+    def __init__(self, rnd: random.Random) -> None:
+        self.disk = SimulatedDisk(rnd)
+        super().__init__(
+            Path("/checkpoints"),
+            old=self.disk.process("old").files,
+            new=self.disk.process("new").files,
+        )
+
+
+def test_copies_that_take_turns_at_any_file_operation_restore_what_was_committed() -> None:
+    """Then the power fails as well: a third attempt finds what the new one announced (P34)."""
+    outcomes = set()
+    for seed in range(60):
+        rnd = random.Random(seed)
+        race = SimulatedRace(rnd)
+        Baton(race.disk, rnd).run(race.works())
+        race.check()
+        assert race.started is not None
+        outcomes.add(race.committed)
+        files = race.disk.crash().process().files
+        third = LocalStorage(Path("/checkpoints"), job=JOB, files=files)
+        completed = [each.checkpoint_id for each in third.start_attempt().completed]
+        assert completed[-1] == race.started.next_checkpoint_id
+        assert third.verify(completed[-1]) == []
+        third.close()
+    assert outcomes == {True, False}

@@ -66,10 +66,11 @@ class SimulatedDisk:
     def crash(self, *, power_fails: bool = True) -> SimulatedDisk:
         """Return the disk as the next start finds it; this one is left as it is.
 
-        Without `power_fails` only the processes end: everything written is there. On the new disk
-        nothing is open or locked, everything is durable, no hook is set and no fault planned."""
+        Without `power_fails` only the processes end: everything written is there, though a later
+        loss of power may still take it. On the new disk nothing is open or locked, no hook is set
+        and no fault planned."""
         found = SimulatedDisk(random.Random(self.rnd.getrandbits(64)))
-        found.tree = self.tree.survive(self.rnd if power_fails else None)
+        found.tree = self.tree.survive(self.rnd) if power_fails else self.tree.unlocked()
         return found
 
     def paths(self) -> list[str]:

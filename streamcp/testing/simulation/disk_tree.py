@@ -6,6 +6,7 @@ what was added needs room. It must not know processes or faults.
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import random
@@ -107,12 +108,22 @@ class DiskTree:
         """Go through all paths and what they name."""
         yield from self._walk("", self._root)
 
-    def survive(self, rnd: random.Random | None) -> DiskTree:
-        """Copy what is left when the power fails; without `rnd`, everything."""
-        left = DiskTree(self.capacity)
-        left._last_number = self._last_number
-        left._root = _copied_directory(self._root, {}, rnd)
-        return left
+    def survive(self, rnd: random.Random) -> DiskTree:
+        """Copy what is left when the power fails; all of it is durable."""
+        return self._with_root(_left_of_directory(self._root, {}, rnd))
+
+    def unlocked(self) -> DiskTree:
+        """Copy what is left when all processes end: all but the locks, durable or not."""
+        twin = self._with_root(copy.deepcopy(self._root))
+        for _, node in twin.walk():
+            if isinstance(node, FileNode):
+                node.holder = None
+        return twin
+
+    def _with_root(self, root: DirectoryNode) -> DiskTree:
+        tree = DiskTree(self.capacity)
+        tree._root, tree._last_number = root, self._last_number
+        return tree
 
     def _name(self, path: Path, node: Node | None) -> None:
         self.directory(path.parent).change({path.name: node})
@@ -133,21 +144,20 @@ class DiskTree:
                 yield from self._walk(f"{path}/{name}", node)
 
 
-def _copied_directory(
-    directory: DirectoryNode, copies: dict[int, Node], rnd: random.Random | None
+def _left_of_directory(
+    directory: DirectoryNode, left: dict[int, Node], rnd: random.Random
 ) -> DirectoryNode:
-    names = directory.names if rnd is None else directory.survive(rnd)
+    names = directory.survive(rnd)
     return DirectoryNode(
-        directory.number, {name: _copied(node, copies, rnd) for name, node in names.items()}
+        directory.number, {name: _left_of(node, left, rnd) for name, node in names.items()}
     )
 
 
-def _copied(node: Node, copies: dict[int, Node], rnd: random.Random | None) -> Node:
-    """Copy a file or directory once, however many names it has."""
-    if node.number not in copies:
+def _left_of(node: Node, left: dict[int, Node], rnd: random.Random) -> Node:
+    """Decide once what is left of a file or directory, however many names it has."""
+    if node.number not in left:
         if isinstance(node, DirectoryNode):
-            copies[node.number] = _copied_directory(node, copies, rnd)
+            left[node.number] = _left_of_directory(node, left, rnd)
         else:
-            content = bytes(node.content) if rnd is None else node.survive(rnd)
-            copies[node.number] = FileNode(node.number, content)
-    return copies[node.number]
+            left[node.number] = FileNode(node.number, node.survive(rnd))
+    return left[node.number]

@@ -167,6 +167,16 @@ def test_crash_without_loss_of_power_loses_nothing_but_open_files_and_locks() ->
     files.lock(files.open(D / "a", os.O_RDWR))
 
 
+def test_what_an_ended_process_did_not_fsync_is_lost_when_the_power_fails_later() -> None:
+    left = set()
+    for seed in SEEDS:
+        disk, process = disk_with_directory(seed)
+        write(process, D / "a", b"x")
+        restarted = disk.crash(power_fails=False)
+        left.add(restarted.crash().process().files.read_file(D / "a"))
+    assert {None, b"", b"x"} <= left
+
+
 def test_crash_leaves_the_disk_as_it_was_to_who_still_works_on_it() -> None:
     disk, process = disk_with_directory()
     disk.crash().process().files.make_directory(D / "sub")
