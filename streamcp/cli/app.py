@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from streamcp.cli import control
 from streamcp.cli.checkpoints import app as checkpoints_app
 from streamcp.cli.compare import compare_command
 from streamcp.cli.graph import graph_command
@@ -31,3 +32,5 @@ app.command("compare", context_settings=_BEHIND_JOB)(compare_command())
 app.command("graph", context_settings=_BEHIND_JOB)(graph_command())
 app.add_typer(checkpoints_app, name="checkpoints")
 app.add_typer(savepoints_app, name="savepoints")
+for ask in (control.checkpoint, control.savepoint, control.stop, control.mode):
+    app.command(ask.__name__)(ask)

@@ -39,6 +39,7 @@ from streamcp.serialization.registry import TypeCodec, TypeRegistry
 from streamcp.storage.contract import Attempt as StoredAttempt
 from streamcp.storage.contract import CheckpointStorage, Origin
 from streamcp.storage.in_thread import in_thread
+from streamcp.storage.layout import job_directory
 from streamcp.storage.local import LocalStorage
 
 _logger = logging.getLogger(__name__)
@@ -94,7 +95,17 @@ class JobLife:
         """Checkpoints are durable."""
         return self._storage is not None
 
+    @property
+    def directory(self) -> Path | None:
+        """The job's directory of checkpoints; None without checkpoints."""
+        checkpoints = self._settings.checkpoints
+        return Path(checkpoints.to) / job_directory(self.job) if checkpoints else None
+
     # ---- what the handle asks
+
+    async def wait_running(self) -> None:
+        """Wait until an attempt runs, or the job has ended."""
+        await self._running.wait()
 
     def view(self) -> JobView:
         """Look at the job as it is now."""

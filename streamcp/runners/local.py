@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from streamcp.config import JobSettings
 from streamcp.graph.logical import Connection, LogicalGraph, Node, Place
 from streamcp.operators.steps import SinkStep
+from streamcp.runners import control
 from streamcp.runners.handle import JobHandle
 from streamcp.runners.life import JobLife, first_cause
 
@@ -46,14 +47,16 @@ def run_blocking(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 async def start(
     job_name: str, graph: LogicalGraph, settings: JobSettings, types: Sequence[Any]
 ) -> AsyncIterator[JobHandle]:
-    """Run a job beside the body. Leaving the body stops the job with a last checkpoint; leaving
-    it by an exception ends the job at once."""
+    """Run a job beside the body; with checkpoints, other processes can ask it for things (see
+    `control`). Leaving the body stops the job with a last checkpoint; leaving it by an exception
+    ends the job at once."""
     life = JobLife(graph, settings, types)
     failure: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(life.run(), name=f"job {job_name}")
             handle = JobHandle(life, task)
+            group.create_task(control.serve(life, handle, task), name=f"control of {job_name}")
             try:
                 yield handle
                 if not task.done():

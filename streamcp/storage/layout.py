@@ -5,6 +5,7 @@
     <directory>/<job>/chk-00001003/_metadata      the manifest of checkpoint 1003
     <directory>/<job>/chk-00001003/data-2-1       a data file, of attempt 2
     <directory>/<job>/history.jsonl               figures of past checkpoints
+    <directory>/<job>/control/socket              where the running job is asked for things
 
     <anywhere>/<job>-1003/_metadata               the manifest of a savepoint
     <anywhere>/<job>-1003/data                    all its data
@@ -21,6 +22,8 @@ from urllib.parse import quote, unquote
 LOG = "log"
 LOCK = "lock"
 HISTORY = "history.jsonl"
+CONTROL = "control"
+SOCKET = "socket"
 METADATA = "_metadata"
 METADATA_DRAFT = "_metadata.draft"
 SAVEPOINT_DATA = "data"
