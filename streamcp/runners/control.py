@@ -98,6 +98,7 @@ class _Server:
         self._handle = handle
         self._waiting: set[asyncio.StreamWriter] = set()
         self._answering: set[asyncio.Task[Any]] = set()
+        self._closed = False
 
     async def run(self, listening: socket.socket, job: asyncio.Task[JobResult]) -> None:
         """Serve until the job has ended and every request is answered."""
@@ -108,10 +109,14 @@ class _Server:
                 await asyncio.wait(self._answering)
         finally:
             server.close()
+            self._closed = True
             for writer in self._waiting:
                 writer.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closed:  # accepted in the moment in which the job ended
+            writer.close()
+            return
         self._waiting.add(writer)
         try:
             # A client that goes away has its request carried out all the same.
