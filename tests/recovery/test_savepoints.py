@@ -17,7 +17,6 @@ from streamcp.observability import events
 from streamcp.runners.handle import JobHandle
 from streamcp.runners.savepoints import Savepoint
 from streamcp.storage.savepoints import StoredSavepoint
-from tests.recovery.graphs import Calls, JobDrawing
 from tests.recovery.world import Copies, Target, happened, run_job, staged, transactional
 
 N = 200
@@ -110,55 +109,6 @@ def test_job_stopped_with_a_savepoint_goes_on_from_it_elsewhere_exactly_once(
     assert result.restored_from == manifest.checkpoint_id
     assert result.last_checkpoint is not None
     assert result.last_checkpoint > manifest.checkpoint_id
-
-
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("mode", MODES)
-def test_random_job_stopped_with_a_savepoint_writes_the_same_as_one_that_was_not(
-    tmp_path: Path, mode: Any, seed: int
-) -> None:
-    def drawing(name: str, target: Target) -> JobDrawing:
-        root = tmp_path / name
-        made = JobDrawing(seed, Calls(), target, root, tmp_path / f"files of {name}")
-        made.draw()
-        return made
-
-    def rows(made: JobDrawing, target: Target, files: Path) -> dict[str, Counter[str]]:
-        return {
-            name: Counter(map(repr, target.records(name))) + jsonl(files / name)
-            for name in made.exact
-        }
-
-    def jsonl(directory: Path) -> Counter[str]:
-        return Counter(
-            line
-            for file in directory.glob("[!.]*.jsonl")
-            for line in file.read_text(encoding="utf-8").splitlines()
-        )
-
-    whole = Target()
-    reference = drawing("reference", whole)
-    run_job(reference.job, seed=seed)
-
-    target, cut = Target(), list[Path | None]()
-
-    async def stop(handle: JobHandle) -> None:
-        await happened(handle, events.JobStarted)
-        for _ in range(20 * seed):
-            await asyncio.sleep(0)
-        try:
-            cut.append((await handle.stop(savepoint=tmp_path / "s", mode=mode)).savepoint)
-        except sc.CheckpointFailed:
-            await handle.wait_finished()  # it came to its end before
-
-    stopped = drawing("part", target)
-    run_job(stopped.job, seed=seed, use=stop)
-    if cut:
-        later = JobDrawing(seed, Calls(), target, tmp_path / "later", tmp_path / "files of part")
-        later.draw()
-        run_job(later.job, seed=seed + 1, restore=cut[0])
-    expected = rows(reference, whole, tmp_path / "files of reference")
-    assert rows(stopped, target, tmp_path / "files of part") == expected
 
 
 def test_stopped_job_begins_from_the_savepoint_in_its_own_directory_too(tmp_path: Path) -> None:
