@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from streamcp.checkpoint.completion import NamedTransaction, TransactionLog
-from streamcp.identifiers import TransactionId
+from streamcp.identifiers import TransactionId, transaction_prefix
 
 
 def log(attempt: int = 1, restored: tuple[NamedTransaction, ...] = ()) -> TransactionLog:
@@ -286,3 +286,14 @@ class SinkMachine(RuleBasedStateMachine):
 
 
 TestSinkMachine = SinkMachine.TestCase
+
+
+def test_transactions_of_a_fork_are_of_another_prefix_whatever_jobs_are_called() -> None:
+    own = [str(TransactionId("job", "sink", 0, 1, 1)), transaction_prefix("job", "sink")]
+    fork = [str(TransactionId("job", "sink", 0, 1, 1, "f")), transaction_prefix("job", "sink", "f")]
+    assert fork[0].startswith(fork[1])
+    assert not fork[0].startswith(own[1])
+    assert not own[0].startswith(fork[1])
+    assert not str(TransactionId("job~f", "sink", 0, 1, 1)).startswith(fork[1])
+    log = TransactionLog("job", "sink", 0, 1, fork="f")
+    assert log.open_transaction() == fork[0]

@@ -17,6 +17,7 @@ from streamcp.checkpoint.mode_policy import (
     TaskFacts,
     predict_alignment,
     refused_switch,
+    strictest,
 )
 
 FAST, SLOW = 0.001, 10.0
@@ -383,3 +384,32 @@ def test_prediction_of_a_full_pipeline_before_a_slow_sink_is_exact() -> None:
     numbers = zip(queues, rates, strict=True)
     predicted = predict_alignment(chain(*(((queued,), rate, 1.0) for queued, rate in numbers)))
     assert predicted == pytest.approx(drain_time(list(queues), [50, 50, 50], rates))
+
+
+# ---- asked for
+
+
+@pytest.mark.parametrize(
+    ("asked", "chosen"),
+    [
+        ([], None),
+        ([None, None], None),
+        ([None, "unaligned"], "unaligned"),
+        (["unaligned", "adaptive"], "adaptive"),
+        (["unaligned", "adaptive", "aligned"], "aligned"),
+    ],
+)
+def test_checkpoint_for_several_takes_the_most_strictly_aligned_mode(
+    asked: list[ChosenMode | None], chosen: ChosenMode | None
+) -> None:
+    assert strictest(asked) == chosen
+
+
+def test_mode_that_is_asked_for_holds_for_one_checkpoint_and_teaches_nothing() -> None:
+    policy = ModePolicy("adaptive", 0.1, predict=False)
+    asked = policy.choose(asked="aligned")
+    assert (asked.mode, asked.escalate_after) == ("aligned", None)
+    assert policy.choose(asked="unaligned").mode == "unaligned"
+    assert policy.choose().escalate_after == 0.1
+    other = ModePolicy("unaligned", 0.1, predict=False).choose(asked="adaptive")
+    assert (other.mode, other.escalate_after) == ("aligned", 0.1)

@@ -431,6 +431,65 @@ def test_stop_that_fails_leaves_the_job_running(bench: Bench) -> None:
     run(bench, body)
 
 
+STOP_SAVED = Wish(savepoint=True, stop=True)
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_stop_with_a_savepoint_is_decided_when_that_is_written(
+    bench: Bench, succeeded: bool
+) -> None:
+    """Until then nothing else is triggered; if it fails the subtasks go on (P33)."""
+    bench.tasks.on_start = bench.answer
+
+    async def body() -> None:
+        await bench.coordinator.request(STOP_SAVED)
+        waiting = bench.coordinator.request()
+        await asyncio.sleep(100)
+        assert bench.coordinator.outcome is None
+        assert [len(bench.tasks.triggers), bench.storage.pinned] == [1, [7]]
+        assert bench.tasks.calls[-1] == ("complete", 7), "sinks commit meanwhile"
+        bench.coordinator.savepoint_written(succeeded=succeeded)
+        if succeeded:
+            await bench.coordinator.ended.wait()
+            assert bench.coordinator.outcome == "stopped"
+        else:
+            assert bench.tasks.calls[-1] == ("release", 7)
+            assert (await waiting).checkpoint_id == 8
+            assert bench.coordinator.outcome is None
+
+    run(bench, body)
+
+
+@pytest.mark.parametrize("outcomes", [(False, True), (True, False), (False, False)])
+def test_one_of_several_savepoints_is_enough_for_a_stop(
+    bench: Bench, outcomes: tuple[bool, bool]
+) -> None:
+    bench.tasks.on_start = bench.answer
+
+    async def body() -> None:
+        both = [bench.coordinator.request(STOP_SAVED) for _ in outcomes]
+        await asyncio.gather(*both)
+        assert bench.storage.pinned == [7, 7]
+        for succeeded in outcomes:
+            bench.coordinator.savepoint_written(succeeded=succeeded)
+        assert (bench.coordinator.outcome == "stopped") == any(outcomes)
+        assert (bench.tasks.calls[-1] == ("release", 7)) == (not any(outcomes))
+
+    run(bench, body)
+
+
+def test_attempt_that_fails_meanwhile_is_not_stopped_by_a_late_savepoint(bench: Bench) -> None:
+    bench.tasks.on_start = bench.answer
+
+    async def body() -> None:
+        await bench.coordinator.request(STOP_SAVED)
+        bench.coordinator.close(CheckpointFailed("the job failed"))
+        bench.coordinator.savepoint_written(succeeded=True)
+        assert bench.coordinator.outcome is None
+
+    run(bench, body)
+
+
 @pytest.mark.parametrize("bench", [{"storage": False}], indirect=True)
 def test_without_storage_a_bounded_job_ends_all_the_same(bench: Bench) -> None:
     bench.tasks.on_start = bench.answer

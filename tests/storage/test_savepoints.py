@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from streamcp.errors import CheckpointDamaged, Fenced, StorageError
 from streamcp.file_system import LocalFileSystem
 from streamcp.storage.local import LocalStorage
 from streamcp.storage.savepoints import StoredSavepoint, find_savepoints
+from streamcp.testing.simulation.disk import SimulatedDisk
 from streamcp.testing.storage_checks import SECTIONS, complete_example
 
 JOB = "orders"
@@ -287,3 +289,36 @@ def test_interrupted_savepoint_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(Crash):
         made.save()
     assert os.listdir(made.target) == []
+
+
+# ---- power failures
+
+
+TARGET = Path("/savepoints")
+
+
+def lives_on(disk: SimulatedDisk) -> tuple[StoredSavepoint, DurableFiles]:
+    files = disk.process("reader").files
+    return StoredSavepoint(TARGET / "orders-1", files=files), files
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_power_failure_at_any_step_leaves_a_whole_savepoint_or_none(seed: int) -> None:
+    """And what was said to be written is there."""
+    disk = SimulatedDisk(random.Random(seed))
+    storage = LocalStorage(Path("/checkpoints"), job=JOB, files=disk.process().files)
+    complete_example(storage, JOB, 1, storage.start_attempt().number)
+    left: list[SimulatedDisk] = []
+    disk.before = lambda operation: left.append(disk.crash())
+    storage.write_savepoint(1, TARGET)
+    disk.before = None
+    whole, _ = lives_on(disk.crash())
+    assert whole.verify() == []
+    for one in left:
+        savepoint, files = lives_on(one)
+        if savepoint.exists():
+            assert savepoint.verify() == []
+        elif files.exists(savepoint.path):
+            assert savepoint.is_unfinished()
+            savepoint.delete()
+            assert not files.exists(savepoint.path)
