@@ -4,12 +4,14 @@ Taking a snapshot costs a few list lengths, whatever the number of keys: the ent
 per key group in the order of their creation, a snapshot remembers how long each list was, and an
 entry whose `epoch` is older than the state's still has the value that the snapshot wants.
 Whoever changes an entry calls `preserve` first if its epoch is old. The entry and the timers of
-a key are frozen as one unit.
+a key are frozen as one unit. Several snapshots may be under way at a time (rule P10): each wants
+the entries that are older than its own epoch.
 """
 
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -42,6 +44,10 @@ class Entry:
         self.timers: set[int] | None = None
 
 
+# Stands in the lists where an entry was removed while snapshots went by them; newer than all.
+_GAP = Entry(None, None, 0, sys.maxsize)
+
+
 class KeyedState:
     """Entries by key; a missing key gets a fresh value from `make`.
 
@@ -64,7 +70,8 @@ class KeyedState:
         self._groups: list[list[Entry]] = [[] for _ in range(max_parallelism)]
         self._timers: list[tuple[int, int, Any]] = []
         self._timer_count = 0
-        self._snapshot: KeyedSnapshot | None = None
+        self._snapshots: list[KeyedSnapshot] = []  # being frozen, oldest first
+        self._gaps: dict[int, list[int]] = {}  # per group, places in its list
 
     def __getitem__(self, key: Any) -> Entry:
         """Find the entry of a key, or make a fresh one."""
@@ -79,8 +86,14 @@ class KeyedState:
         group = key_group(stable_hash(key), self._max_parallelism)
         entry = self.entries[key] = Entry(key, value, group, self.epoch)
         listed = self._groups[group]
-        entry.place = len(listed)
-        listed.append(entry)
+        gaps = self._gaps.get(group)
+        if gaps:
+            # No snapshot under way wants an entry of this epoch, wherever it stands.
+            entry.place = gaps.pop()
+            listed[entry.place] = entry
+        else:
+            entry.place = len(listed)
+            listed.append(entry)
         return entry
 
     def copies(self) -> Iterator[tuple[Any, Any]]:
@@ -93,10 +106,10 @@ class KeyedState:
     # ---- changes
 
     def preserve(self, entry: Entry) -> None:
-        """Before the first change after a snapshot: keep what the snapshot wants of the entry."""
-        snapshot = self._snapshot
-        if snapshot is not None:
-            snapshot.keep(entry)
+        """Before the first change after a snapshot: keep what snapshots want of the entry."""
+        for snapshot in self._snapshots:
+            if entry.epoch < snapshot.epoch:
+                snapshot.keep(entry)
         entry.epoch = self.epoch
 
     def replace(self, entry: Entry, value: Any) -> None:
@@ -113,18 +126,19 @@ class KeyedState:
         if entry.epoch != self.epoch:
             self.preserve(entry)
         entry.timers = None
-        if self._snapshot is not None:
-            self._snapshot.removed.append(entry)
+        if self._snapshots:
+            self._groups[entry.group][entry.place] = _GAP
+            self._gaps.setdefault(entry.group, []).append(entry.place)
         else:
-            self._unlist(entry)
+            self._unlist(entry.group, entry.place)
 
-    def _unlist(self, entry: Entry) -> None:
-        """Close the gap that a removed entry leaves in its group's list, with the last one."""
-        listed = self._groups[entry.group]
+    def _unlist(self, group: int, place: int) -> None:
+        """Close the place of a removed entry in its group's list, with the last one."""
+        listed = self._groups[group]
         last = listed.pop()
-        if last is not entry:
-            listed[entry.place] = last
-            last.place = entry.place
+        if place < len(listed):
+            listed[place] = last
+            last.place = place
 
     # ---- timers
 
@@ -172,13 +186,12 @@ class KeyedState:
     # ---- snapshot and restore
 
     def snapshot(self) -> KeyedSnapshot:
-        """Begin a snapshot of all entries as they are now. One at a time: an older one that is
-        still being frozen belongs to a checkpoint that has ended, and is dropped."""
-        if self._snapshot is not None:
-            self._snapshot.drop()
+        """Begin a snapshot of all entries as they are now. It is under way until it is frozen or
+        dropped; older ones are frozen first."""
         self.epoch += 1
-        self._snapshot = KeyedSnapshot(self, [len(listed) for listed in self._groups])
-        return self._snapshot
+        snapshot = KeyedSnapshot(self, [len(listed) for listed in self._groups])
+        self._snapshots.append(snapshot)
+        return snapshot
 
     def restore(self, rows: Iterable[Row]) -> None:
         """Put entries back, before the first record."""
@@ -190,21 +203,28 @@ class KeyedState:
                     self._push_timer(timestamp, key)
 
     def _end_snapshot(self, snapshot: KeyedSnapshot) -> None:
-        if self._snapshot is snapshot:
-            self._snapshot = None
-            for entry in snapshot.removed:
-                self._unlist(entry)
+        if snapshot in self._snapshots:
+            self._snapshots.remove(snapshot)
+        if not self._snapshots:
+            self._close_gaps()
+
+    def _close_gaps(self) -> None:
+        for group, places in self._gaps.items():
+            for place in sorted(places, reverse=True):  # so that the last one is never a gap
+                self._unlist(group, place)
+        self._gaps.clear()
 
 
 class KeyedSnapshot:
     """The entries of one snapshot, frozen group by group by `freeze_some`.
 
-    It is at (group, place) of the lists; what was changed before it came there was kept."""
+    It is at (group, place) of the lists; what was changed before it came there was kept. It holds
+    the entries that are older than its `epoch`."""
 
     def __init__(self, state: KeyedState, lengths: list[int]) -> None:
         self.kind = "state"
         self.records = 0
-        self.removed: list[Entry] = []
+        self.epoch = state.epoch
         self.error: SerializationError | None = None
         self._state = state
         self._lengths = lengths
@@ -227,7 +247,13 @@ class KeyedSnapshot:
         self._kept.setdefault(entry.group, []).append(kept)
 
     def freeze_some(self) -> bool:
-        """Freeze the next chunk; returns False when there is nothing left to freeze."""
+        """Freeze the next chunk; returns False when there is nothing left to freeze.
+
+        While an older snapshot of the state is under way, this freezes of that one."""
+        oldest = next(iter(self._state._snapshots), self)
+        if oldest is not self and self in self._state._snapshots:
+            oldest.freeze_some()
+            return True
         while not self._dropped and self.error is None and self._group < len(self._lengths):
             rows = self._next_rows() or self._next_kept()
             if rows:
@@ -255,12 +281,12 @@ class KeyedSnapshot:
 
     def _next_rows(self) -> list[Row]:
         """Take entries of the group that nobody has touched since the cut."""
-        epoch, length = self._state.epoch, self._lengths[self._group]
+        epoch, length = self.epoch, self._lengths[self._group]
         rows: list[Row] = []
         while not rows and self._place < length:
             end = min(self._place + CHUNK, length)
             for entry in self._state._groups[self._group][self._place : end]:
-                if entry.epoch != epoch:
+                if entry.epoch < epoch:
                     entry.epoch = epoch
                     rows.append(_row(entry))
             self._place = end

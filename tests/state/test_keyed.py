@@ -116,7 +116,7 @@ def test_snapshot_that_is_dropped_leaves_the_next_one_whole() -> None:
     assert frozen(state.snapshot(), state) == {1: ([0, 1], ()), 3: ([0], ()), 4: ([0], ())}
 
 
-def test_new_snapshot_drops_one_that_is_still_being_frozen() -> None:
+def test_new_snapshot_leaves_the_one_that_is_still_being_frozen_as_it_was() -> None:
     state = new_state(max_parallelism=1)
     for key in range(2 * CHUNK):
         change(state, key, 0)
@@ -125,8 +125,21 @@ def test_new_snapshot_drops_one_that_is_still_being_frozen() -> None:
     state.remove(0)
     newer = state.snapshot()
     change(state, 1, 1)
-    assert not older.freeze_some()
+    change(state, 2 * CHUNK, 1)
     assert frozen(newer, state) == {key: ([0], ()) for key in range(1, 2 * CHUNK)}
+    assert frozen(older, state) == {key: ([0], ()) for key in range(2 * CHUNK)}
+
+
+def test_keys_that_come_and_go_while_snapshots_always_overlap_take_each_others_places() -> None:
+    state = new_state(max_parallelism=1)
+    older = state.snapshot()
+    for key in range(1000):
+        change(state, key, 0)
+        newer = state.snapshot()
+        assert frozen(older, state) == ({key - 1: ([0], ())} if key else {})
+        state.remove(key)
+        older = newer
+    assert len(state._groups[0]) == 1
 
 
 def test_value_that_cannot_be_written_is_an_error_of_the_snapshot_alone() -> None:
@@ -219,8 +232,7 @@ class Interleavings(RuleBasedStateMachine):
         super().__init__()
         self.state = new_state()
         self.model: Rows = {}
-        self.snapshot: KeyedSnapshot | None = None
-        self.cut: Rows = {}
+        self.cuts: list[tuple[KeyedSnapshot, Rows]] = []  # those under way
 
     @initialize(keys=st.lists(KEYS, max_size=10), many=st.booleans())
     def fill(self, keys: list[Any], many: bool) -> None:
@@ -262,45 +274,36 @@ class Interleavings(RuleBasedStateMachine):
         value, timers = self.model[entry.key]
         self.model[entry.key] = (value, tuple(t for t in timers if t != timestamp))
 
+    @precondition(lambda self: len(self.cuts) < 3)
     @rule()
     def begin_snapshot(self) -> None:
-        self.snapshot = self.state.snapshot()
-        self.cut = copy.deepcopy(self.model)
+        self.cuts.append((self.state.snapshot(), copy.deepcopy(self.model)))
 
-    @precondition(lambda self: self.snapshot is not None)
-    @rule()
-    def freeze_some(self) -> None:
-        assert self.snapshot is not None
-        if not self.snapshot.freeze_some():
-            self.check_snapshot()
+    @precondition(lambda self: self.cuts)
+    @rule(which=st.integers(0, 2))
+    def freeze_some(self, which: int) -> None:
+        snapshot, cut = self.cuts[which % len(self.cuts)]
+        if not snapshot.freeze_some():
+            assert stored(snapshot, self.state) == cut
+            self.cuts.remove((snapshot, cut))
 
-    @precondition(lambda self: self.snapshot is not None)
-    @rule()
-    def drop(self) -> None:
-        assert self.snapshot is not None
-        self.snapshot.drop()
-        self.snapshot = None
+    @precondition(lambda self: self.cuts)
+    @rule(which=st.integers(0, 2))
+    def drop(self, which: int) -> None:
+        snapshot, _ = self.cuts.pop(which % len(self.cuts))
+        snapshot.drop()
 
-    @precondition(lambda self: self.snapshot is not None)
-    @rule()
-    def finish_and_restore(self) -> None:
-        assert self.snapshot is not None
-        while self.snapshot.freeze_some():
-            pass
+    @precondition(lambda self: self.cuts)
+    @rule(which=st.integers(0, 2))
+    def finish_and_restore(self, which: int) -> None:
+        snapshot, cut = self.cuts.pop(which % len(self.cuts))
+        found = frozen(snapshot, self.state)
+        assert found == cut
         again = new_state()
-        again.restore(
-            [(key, value, timers) for key, (value, timers) in self.check_snapshot().items()]
-        )
-        assert rows_of(again) == self.cut
-        timers = [timestamp for _, timers in self.cut.values() for timestamp in timers]
+        again.restore([(key, value, timers) for key, (value, timers) in found.items()])
+        assert rows_of(again) == cut
+        timers = [timestamp for _, timers in cut.values() for timestamp in timers]
         assert again.next_timer() == min(timers, default=None)
-        self.snapshot = None
-
-    def check_snapshot(self) -> Rows:
-        assert self.snapshot is not None
-        found = stored(self.snapshot, self.state)
-        assert found == self.cut
-        return found
 
     @invariant()
     def state_is_the_model(self) -> None:
@@ -309,8 +312,8 @@ class Interleavings(RuleBasedStateMachine):
         assert len(listed) >= len(self.state.entries)
         for group in self.state._groups:
             for place, entry in enumerate(group):
-                assert entry.place == place
-        if self.state._snapshot is None:
+                assert entry.place == place or entry.key is None
+        if not self.state._snapshots:
             assert len(listed) == len(self.state.entries)
 
 
