@@ -70,6 +70,7 @@ class Checkpoints:
     - `predict`: an adaptive checkpoint starts unaligned if the alignment would be slow anyway.
     - `timeout`: a checkpoint that takes longer is given up.
     - `min_pause`: from the end of one to the trigger of the next.
+    - `max_concurrent`: how many may run at a time; more than 1 only with mode "aligned".
     - `retain`: how many complete checkpoints are kept.
     - `tolerable_failures`: how many in a row may fail; None for any number. One more fails the job.
     - `max_age`: of the last complete checkpoint; an older one is reported as an alarm.
@@ -86,6 +87,8 @@ class Checkpoints:
     predict: bool = True
     timeout: Duration = "10m"
     min_pause: Duration = "0s"
+    # A second one while the first still runs makes neither of them faster.
+    max_concurrent: int = 1
     # The newest may be damaged: one to fall back to, and one to look at.
     retain: int = 3
     # A full disk should not take the pipeline down; every failure is an event and a warning.
@@ -106,6 +109,12 @@ class Checkpoints:
             value = getattr(self, name)
             if value is not None and seconds(value, setting=f"Checkpoints({name})") <= 0:
                 raise SettingsError(f"Checkpoints({name}={value!r}) must be more than zero")
+        if self.max_concurrent < 1:
+            raise SettingsError(
+                f"Checkpoints(max_concurrent={self.max_concurrent}): write 1 or more"
+            )
+        if self.max_concurrent > 1:
+            self._check_may_overlap()
         if self.retain < 1:
             raise SettingsError(f"Checkpoints(retain={self.retain}): keep 1 or more")
         if self.tolerable_failures is not None and self.tolerable_failures < 0:
@@ -116,6 +125,19 @@ class Checkpoints:
         if self.max_in_flight_bytes is not None and self.max_in_flight_bytes < 0:
             raise SettingsError(
                 f"Checkpoints(max_in_flight_bytes={self.max_in_flight_bytes}): write 0 or more"
+            )
+
+    def _check_may_overlap(self) -> None:
+        setting = f"Checkpoints(max_concurrent={self.max_concurrent})"
+        if self.mode != "aligned":
+            raise SettingsError(
+                f'{setting} needs mode="aligned", and the mode is {self.mode!r}: elsewhere one '
+                "checkpoint has to end before the next begins"
+            )
+        if seconds(self.min_pause, setting="Checkpoints(min_pause)") > 0:
+            raise SettingsError(
+                f"{setting} lets checkpoints overlap, and min_pause={self.min_pause!r} asks for a "
+                "pause between them: leave one of the two out"
             )
 
 

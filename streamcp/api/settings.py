@@ -30,7 +30,15 @@ _RESTARTS: Mapping[str, Callable[..., Restart]] = {
 }
 # What text may stand for; everything else is text or a duration, checked by `config`.
 _SWITCHES = frozenset({"fresh", "accept_duplicates", "take_over", "predict", "fail_on_max_age"})
-_NUMBERS = frozenset({"channel_capacity", "retain", "tolerable_failures", "max_in_flight_bytes"})
+_NUMBERS = frozenset(
+    {
+        "channel_capacity",
+        "max_concurrent",
+        "max_in_flight_bytes",
+        "retain",
+        "tolerable_failures",
+    }
+)
 _WORDS = {"1": True, "true": True, "yes": True, "on": True} | dict.fromkeys(
     ("0", "false", "no", "off"), False
 )

@@ -96,6 +96,13 @@ class ModePolicy:
         self._mode = mode
         self._forget()
 
+    def max_concurrent(self, wanted: int, running: Iterable[CheckpointMode]) -> int:
+        """Say how many checkpoints may run at a time: `wanted` if all are aligned (rule P5).
+
+        Going to another mode waits for those that run, and coming from one too (rule P28)."""
+        overlap = self._mode == "aligned" and all(mode == "aligned" for mode in running)
+        return wanted if overlap else 1
+
     def set_alignment_timeout(self, seconds: float) -> None:
         """Use another timeout and budget from the next trigger on (rule P28)."""
         self._timeout = seconds

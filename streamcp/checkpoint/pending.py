@@ -200,7 +200,8 @@ class PendingCheckpoint:
         """End it as failed, whatever the mode and whoever has acknowledged (rule P31).
 
         Ignored if it has ended, and while it is completing unless storage itself says so
-        (STORAGE_ERROR, FENCED)."""
+        (STORAGE_ERROR, FENCED; SUBSUMED: the log, into which completions go one after the other,
+        has a newer one)."""
         if self._state is PendingState.COMPLETING and reason not in _ENDS_OF_STORAGE:
             return Ignored("all acknowledged")
         if self._state in (PendingState.COMPLETED, PendingState.FAILED):
@@ -254,4 +255,6 @@ class PendingCheckpoint:
         return None
 
 
-_ENDS_OF_STORAGE = frozenset({FailureReason.STORAGE_ERROR, FailureReason.FENCED})
+_ENDS_OF_STORAGE = frozenset(
+    {FailureReason.STORAGE_ERROR, FailureReason.FENCED, FailureReason.SUBSUMED}
+)

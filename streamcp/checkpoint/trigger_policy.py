@@ -83,6 +83,10 @@ class TriggerPolicy:
         """Use another interval, counted from the last trigger (rule P28)."""
         self._interval = interval
 
+    def set_max_concurrent(self, checkpoints: int) -> None:
+        """Let so many run at a time from the next trigger on; those that run go on (rule P28)."""
+        self._max_concurrent = checkpoints
+
     def request(self, request: int) -> None:
         """Ask for a checkpoint. Those that wait together share one; one that already runs began
         too early to answer. The caller numbers its requests."""

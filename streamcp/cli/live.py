@@ -33,7 +33,7 @@ class Live(Lines):
     def __init__(self, out: Console, settings: JobSettings, clock: Callable[[], str]) -> None:
         super().__init__(out, settings, clock)
         self._views: deque[JobView] = deque(maxlen=WINDOW)
-        self._running: events.CheckpointTriggered | None = None
+        self._running: dict[int, events.CheckpointTriggered] = {}
 
     @asynccontextmanager
     async def watch(self, running: JobHandle) -> AsyncIterator[None]:
@@ -71,11 +71,14 @@ class Live(Lines):
     def _on_event(self, event: events.Event) -> None:
         match event:
             case events.CheckpointTriggered():
-                self._running = event
+                self._running[event.checkpoint_id] = event
             case events.CheckpointCompleted():
-                self._running = None  # the table shows it
-            case events.CheckpointFailed() | events.JobRestarting():
-                self._running = None
+                self._running.pop(event.checkpoint_id, None)  # the table shows it
+            case events.CheckpointFailed():
+                self._running.pop(event.checkpoint_id, None)
+                super()._on_event(event)
+            case events.JobRestarting():
+                self._running.clear()
                 super()._on_event(event)
             case _:
                 super()._on_event(event)
@@ -89,5 +92,5 @@ class Live(Lines):
             step_table(views[0], view),
         ]
         if self._checkpoints is not None:
-            parts.append(checkpoint_table(view.checkpoints, self._running))
+            parts.append(checkpoint_table(view.checkpoints, tuple(self._running.values())))
         return Group(*parts)

@@ -44,6 +44,13 @@ _RUN: tuple[tuple[str, Any, str | None, str, str], ...] = (
     ),
     ("timeout", str, _DURATION, _CHECKPOINTS, "A checkpoint that takes longer is given up."),
     ("min_pause", str, _DURATION, _CHECKPOINTS, "From the end of a checkpoint to the next."),
+    (
+        "max_concurrent",
+        int,
+        _NUMBER,
+        _CHECKPOINTS,
+        "How many aligned checkpoints may run at a time.",
+    ),
     ("retain", int, _NUMBER, _CHECKPOINTS, "How many complete checkpoints are kept."),
     (
         "tolerable_failures",

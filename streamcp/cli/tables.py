@@ -40,16 +40,16 @@ def step_table(before: JobView, now: JobView) -> Table:
 
 
 def checkpoint_table(
-    checkpoints: Sequence[CheckpointStatistics], running: CheckpointTriggered | None
+    checkpoints: Sequence[CheckpointStatistics], running: Sequence[CheckpointTriggered]
 ) -> Table:
-    """The newest checkpoints, the newest first; above them the one that runs."""
+    """The newest checkpoints, the newest first; above them those that run."""
     table = _table()
     for name in ("checkpoint", "kind", "mode"):
         table.add_column(name)
     for name in ("barrier", "durable", "in flight", "", "state"):
         table.add_column(name, justify="right", no_wrap=True)
-    if running is not None:
-        table.add_row(str(running.checkpoint_id), running.kind, running.mode, "…", style="dim")
+    for event in reversed(running):
+        table.add_row(str(event.checkpoint_id), event.kind, event.mode, "…", style="dim")
     for one in reversed(checkpoints[-SHOWN_CHECKPOINTS:]):
         table.add_row(*_checkpoint_cells(one), style="red" if one.outcome == "failed" else "")
     return table

@@ -146,6 +146,7 @@ class Coordinator:
     def set_mode(self, mode: ChosenMode) -> None:
         """Use another mode from the next trigger on (rule P28)."""
         self._modes.set_mode(mode)
+        self._wakeup.set()
 
     def set_interval(self, interval: float | None) -> None:
         """Use another interval, counted from the last trigger."""
@@ -211,12 +212,20 @@ class Coordinator:
         self._work_off_inbox()
         for pending, _ in tuple(self._running.values()):
             self._look_at_running(pending, now)
+        self._limit_concurrency()
         while isinstance(decision := self._triggers.decide(now), TriggerNow):
             self._trigger(decision, now)
             self._work_off_inbox()
+            self._limit_concurrency()
         self._look_at_age(now)
         self._look_at_commits(now)
         self._tasks.look_at(self._next_due())
+
+    def _limit_concurrency(self) -> None:
+        if self._limits.max_concurrent > 1:
+            modes = [pending.mode for pending, _ in self._running.values()]
+            most = self._modes.max_concurrent(self._limits.max_concurrent, modes)
+            self._triggers.set_max_concurrent(most)
 
     def _work_off_inbox(self) -> None:
         while self._inbox:
@@ -458,6 +467,7 @@ class Coordinator:
             self._undecided_stop = UndecidedStop(decision, count)
         else:
             self._triggers.ended(decision, now, completed=True)
+        self._subsume_older(n)
         self._keep_in_history(statistics)
         self._event(events.CheckpointCompleted, n, statistics.as_dict())
         self._tasks.notify_complete(n)
@@ -478,6 +488,14 @@ class Coordinator:
         if decision.kind == "stop" and self._storage is not None:
             self._commit_deadline = self._clock.monotonic() + COMMIT_TIME
         self._end_if_committed()
+
+    def _subsume_older(self, completed: int) -> None:
+        """What an older checkpoint would commit, the newer one names too (rules P10, P30)."""
+        older = [pending for n, (pending, _) in self._running.items() if n < completed]
+        for pending in older:
+            ended = pending.end(FailureReason.SUBSUMED, f"checkpoint {completed}")
+            if isinstance(ended, Ended):
+                self._fail(pending, ended)
 
     def _after_end(self) -> None:
         """When nobody does anything more by itself, the final checkpoint is due (rule P33)."""

@@ -15,6 +15,7 @@ class Limits:
 
     interval: float | None
     min_pause: float
+    max_concurrent: int
     timeout: float
     alignment_timeout: float
     max_age: float | None
@@ -25,7 +26,7 @@ class Limits:
     def of(cls, settings: Checkpoints | None) -> Limits:
         """Convert."""
         if settings is None:
-            return cls(None, 0.0, float("inf"), 0.0, None, None, 1)
+            return cls(None, 0.0, 1, float("inf"), 0.0, None, None, 1)
 
         def converted(name: str) -> float | None:
             value = getattr(settings, name)
@@ -34,6 +35,7 @@ class Limits:
         return cls(
             converted("every"),
             converted("min_pause") or 0.0,
+            settings.max_concurrent,
             seconds(settings.timeout, setting="Checkpoints(timeout)"),
             seconds(settings.alignment_timeout, setting="Checkpoints(alignment_timeout)"),
             converted("max_age"),

@@ -19,6 +19,7 @@ from streamcp.checkpoint.mode_policy import (
     refused_switch,
     strictest,
 )
+from streamcp.elements import CheckpointMode
 
 FAST, SLOW = 0.001, 10.0
 TIMEOUT = 0.1
@@ -62,6 +63,23 @@ def test_switch_from_or_to_at_least_once_is_refused_naming_both_and_the_remedy(
 )
 def test_switch_within_one_promise_is_allowed(now: ChosenMode, wanted: ChosenMode) -> None:
     assert refused_switch(now, wanted) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "running", "most"),
+    [
+        ("aligned", [], 3),
+        ("aligned", ["aligned", "aligned"], 3),
+        ("aligned", ["unaligned"], 1),
+        ("unaligned", ["aligned"], 1),
+        ("adaptive", [], 1),
+        ("at_least_once", [], 1),
+    ],
+)
+def test_checkpoints_overlap_only_where_all_are_aligned(
+    mode: ChosenMode, running: list[CheckpointMode], most: int
+) -> None:
+    assert ModePolicy(mode, TIMEOUT, True).max_concurrent(3, running) == most
 
 
 def test_fast_prediction_starts_aligned_and_keeps_the_timeout() -> None:

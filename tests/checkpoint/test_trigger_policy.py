@@ -180,6 +180,22 @@ def test_more_than_one_may_run_if_allowed() -> None:
     assert chosen.decide(3.0) == PERIODIC
 
 
+def test_lower_limit_holds_from_the_next_trigger_on_and_those_that_run_go_on() -> None:
+    chosen = policy(interval=None, max_concurrent=2)
+    chosen.request(1)
+    first = chosen.decide(0.0)
+    chosen.request(2)
+    second = chosen.decide(0.0)
+    assert isinstance(first, TriggerNow)
+    assert isinstance(second, TriggerNow)
+    chosen.set_max_concurrent(1)
+    chosen.request(3)
+    chosen.ended(first, 1.0, completed=True)
+    assert chosen.decide(1.0) == Wait(None)
+    chosen.ended(second, 2.0, completed=True)
+    assert chosen.decide(2.0) == TriggerNow("requested", (3,))
+
+
 def test_close_gives_back_what_waits() -> None:
     chosen = policy()
     chosen.request(1)

@@ -51,7 +51,7 @@ def test_checkpoints_show_the_running_one_first_and_reasons_of_failures() -> Non
         CheckpointStatistics(checkpoint_id=2, outcome="failed", failure="EXPIRED"),
     ]
     running = CheckpointTriggered(0, 3, "periodic", "unaligned", "")
-    lines = _drawn(checkpoint_table(ended, running)).splitlines()
+    lines = _drawn(checkpoint_table(ended, [running])).splitlines()
     assert [line.split()[0] for line in lines] == ["checkpoint", "3", "2", "1"]
     assert "expired" in lines[2]
     assert "10.0 ms" in lines[3]

@@ -218,6 +218,110 @@ def test_no_second_checkpoint_starts_while_one_runs(bench: Bench) -> None:
     run(bench, body)
 
 
+OVERLAPPING = {"mode": "aligned", "max_concurrent": 2}
+
+
+@pytest.mark.parametrize("bench", [{"every": "10s", **OVERLAPPING}], indirect=True)
+def test_next_checkpoint_starts_while_one_runs_up_to_the_limit(bench: Bench) -> None:
+    async def body() -> None:
+        await asyncio.sleep(35)
+        assert bench.tasks.calls == [("start", 7), ("start", 8)]
+        bench.acknowledge(7)
+        await settle()
+        assert bench.tasks.calls[2:] == [("complete", 7), ("start", 9)]
+        bench.acknowledge(8)
+        await settle()
+        assert [one.checkpoint_id for one in bench.storage.completed] == [7, 8]
+
+    run(bench, body)
+
+
+@pytest.mark.parametrize("bench", [OVERLAPPING], indirect=True)
+@pytest.mark.parametrize("completing", [False, True])
+def test_newer_checkpoint_that_completes_first_subsumes_the_older_one(
+    bench: Bench, completing: bool
+) -> None:
+    """Also one that was acknowledged behind it: in the log the newest complete one is the last."""
+
+    async def body() -> None:
+        older = bench.coordinator.request()
+        await settle()
+        newer = bench.coordinator.request()
+        await settle()
+        bench.acknowledge(8)
+        if completing:
+            bench.acknowledge(7)
+        assert (await newer).checkpoint_id == 8
+        with pytest.raises(CheckpointFailed, match=r"newer checkpoint .*\(checkpoint 8\)"):
+            await older
+
+    run(bench, body)
+    assert bench.tasks.calls == [("start", 7), ("start", 8), ("cancel", 7), ("complete", 8)]
+    assert [one.checkpoint_id for one in bench.storage.completed] == [8]
+    assert bench.storage.discarded == [7]
+    assert bench.coordinator.last_completed == 8
+
+
+@pytest.mark.parametrize("bench", [{"timeout": "5s", **OVERLAPPING}], indirect=True)
+def test_older_checkpoint_that_expires_leaves_the_newer_one_running(bench: Bench) -> None:
+    async def body() -> None:
+        older = bench.coordinator.request()
+        await asyncio.sleep(3)
+        newer = bench.coordinator.request()
+        with pytest.raises(CheckpointFailed, match="within 5 s"):
+            await older
+        bench.acknowledge(8)
+        assert (await newer).checkpoint_id == 8
+
+    run(bench, body)
+    assert bench.tasks.calls == [("start", 7), ("start", 8), ("cancel", 7), ("complete", 8)]
+
+
+@pytest.mark.parametrize("bench", [{"tolerable_failures": 0, **OVERLAPPING}], indirect=True)
+def test_subsumed_checkpoint_counts_as_no_failure_and_a_stop_subsumes_too(bench: Bench) -> None:
+    async def body() -> None:
+        bench.coordinator.request()
+        await settle()
+        stop = bench.coordinator.request_stop()
+        await settle()
+        bench.acknowledge(8)
+        await stop
+        await bench.coordinator.ended.wait()
+
+    run(bench, body)
+    assert bench.coordinator.outcome == "stopped"
+
+
+@pytest.mark.parametrize("bench", [OVERLAPPING], indirect=True)
+def test_going_to_unaligned_waits_for_all_that_run_and_back_for_the_unaligned_one(
+    bench: Bench,
+) -> None:
+    async def request() -> None:
+        bench.coordinator.request()
+        await settle()
+
+    async def body() -> None:
+        await request()
+        await request()
+        bench.coordinator.set_mode("unaligned")
+        await request()
+        bench.acknowledge(7)
+        await settle()
+        assert [one.checkpoint_id for one in bench.tasks.triggers] == [7, 8]
+        bench.acknowledge(8)
+        await settle()
+        assert bench.tasks.triggers[-1].unaligned
+        bench.coordinator.set_mode("aligned")
+        await request()
+        assert len(bench.tasks.triggers) == 3
+        bench.acknowledge(9)
+        await settle()
+        await request()
+        assert [one.unaligned for one in bench.tasks.triggers[3:]] == [False, False]
+
+    run(bench, body)
+
+
 @pytest.mark.parametrize("bench", [{"timeout": "5s", "mode": "aligned"}], indirect=True)
 def test_expired_checkpoint_is_cancelled_discarded_and_told(bench: Bench) -> None:
     async def body() -> None:
