@@ -75,6 +75,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"checkpoints": {"to": "x", "every": 5}}, "is not a duration"),
     ({"checkpoints": {"to": "x", "mode": "fast"}}, "choose one of"),
     ({"checkpoints": {"to": "x", "retain": "many"}}, "checkpoints.retain='many' is not a whole"),
+    ({"checkpoints": {"to": "x", "max_concurrent": 0}}, "write 1 or more"),
+    ({"checkpoints": {"to": "x", "max_concurrent": 2}}, "needs mode=\"aligned\".*'adaptive'"),
+    (
+        {"checkpoints": {"to": "x", "mode": "aligned", "max_concurrent": 2, "min_pause": "1s"}},
+        "min_pause='1s' asks for a pause",
+    ),
     ({"fresh": "maybe"}, "fresh='maybe' is not true or false"),
     ({"fresh": 1}, "is not true or false"),
     ({"channel_capacity": 0}, "write 1 or more"),
