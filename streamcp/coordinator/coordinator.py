@@ -129,6 +129,15 @@ class Coordinator:
         self._wakeup.set()
         return future
 
+    def drain(self) -> Request:
+        """Let the job come to its end: sources read no more, and what follows is as if they had
+        ended by themselves, with the final checkpoint (rule P33).
+
+        The request only ever fails, if this attempt ends before."""
+        _, future = self._requests.new(PLAIN)
+        self._tasks.drain()
+        return future
+
     def savepoint_written(self, *, succeeded: bool) -> None:
         """Decide a stop with a savepoint: the job ends, or (if none of those that were asked for
         could be written) goes on (rule P33)."""

@@ -35,6 +35,10 @@ class TaskGateway(Protocol):
         """Tell every subtask that a checkpoint is complete."""
         ...
 
+    def drain(self) -> None:
+        """Let every source read no more, all in this one call."""
+        ...
+
     def finished(self) -> frozenset[SubtaskId]:
         """Who has finished."""
         ...

@@ -107,9 +107,18 @@ class JobHandle:
         self._life.set_alignment_timeout(seconds(timeout, setting="alignment_timeout"))
 
     async def stop(
-        self, *, savepoint: str | Path | None = None, mode: Mode | None = None
+        self,
+        *,
+        drain: bool = False,
+        savepoint: str | Path | None = None,
+        mode: Mode | None = None,
     ) -> JobResult:
         """Take a last checkpoint, commit what the sinks wrote, and end the job.
+
+        Without `drain` nothing of the end of input happens: a later run goes on where this one
+        stopped. With `drain` the job is finished for good: sources stop reading at once, what they
+        have read is worked off as at the end of all input, and a final checkpoint follows, tried
+        again until one completes. A later run says that the job has finished, unless it is fresh.
 
         With `savepoint` the last checkpoint is also copied into a new directory in that one, in
         `mode` (None for the job's); no record is processed from the cut on. If it cannot be
@@ -118,12 +127,19 @@ class JobHandle:
 
         A sink that does not commit within ten seconds is not waited for any longer: the checkpoint
         holds its output, and the next start commits it.
-        Raises CheckpointFailed if that checkpoint fails; then the job goes on. A job that has
-        ended already just gives its result."""
+        Raises CheckpointFailed if that checkpoint fails, or if the job fails before and restarts:
+        then it goes on, reading, or draining if it was restored from a checkpoint that completed
+        since the drain began. Raises SettingsError for options that do not go together. A job that
+        has ended already just gives its result."""
         if savepoint is None:
             if mode is not None:
                 raise SettingsError(f"stop(mode={mode!r}) is for stop(savepoint=...)")
-            return await self._life.stop(self._task)
+            return await self._life.stop(self._task, drain=drain)
+        if drain:
+            raise SettingsError(
+                "stop(savepoint=..., drain=True): a drained job is finished, and nothing could go "
+                "on from its savepoint; take one by savepoint() first, or leave one of the two out"
+            )
         self._check_storage()
         _check_mode("stop", mode)
         return await self._life.stop_with_savepoint(self._task, Path(savepoint), mode)

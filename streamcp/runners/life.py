@@ -160,25 +160,29 @@ class JobLife:
             raise SettingsError(f"savepoint in mode {mode!r}: {refused}")
         return mode
 
-    async def stop(self, task: asyncio.Task[JobResult]) -> JobResult:
+    async def stop(self, task: asyncio.Task[JobResult], *, drain: bool = False) -> JobResult:
         """End the job by a last checkpoint; see `JobHandle.stop`."""
-        if self._state == "restarting":
+        if self._state == "restarting" and not drain:
             # Nothing runs, so there is nothing that a checkpoint could hold beyond the last.
             self._stopping = True
             self._running.set()
         elif not task.done():
-            await self._stop_attempt(task)
+            await self._stop_attempt(task, drain=drain)
         return await asyncio.shield(task)
 
-    async def _stop_attempt(self, task: asyncio.Task[JobResult]) -> None:
+    async def _stop_attempt(self, task: asyncio.Task[JobResult], *, drain: bool) -> None:
         """Ask for the last checkpoint, and wait for it or for an end that came before it."""
-        # Should the attempt fail before it runs, no other one follows.
-        self._stopping = not self._running.is_set()
+        # Should the attempt fail before it runs, no other one follows: there is nothing to be
+        # held by a checkpoint. A drain promises more, and waits for one that runs.
+        if not drain:
+            self._stopping = not self._running.is_set()
         await self._running.wait()
-        self._stopping = False
+        if not drain:
+            self._stopping = False
         if self._attempt is None or self._state != "running":
             return
-        request = self._attempt.coordinator.request(Wish(stop=True))
+        coordinator = self._attempt.coordinator
+        request = coordinator.drain() if drain else coordinator.request(Wish(stop=True))
         either: list[asyncio.Future[Any]] = [request, task]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():

@@ -91,6 +91,11 @@ class LocalTasks:
         """Tell every subtask that a checkpoint is complete."""
         self._work_list.notify_complete(checkpoint_id)
 
+    def drain(self) -> None:
+        """Let every source read no more."""
+        for subtask in self._subtasks:
+            subtask.drain()
+
     def finished(self) -> frozenset[SubtaskId]:
         """Who has finished."""
         return frozenset(subtask.id for subtask in self._subtasks if subtask.finished)

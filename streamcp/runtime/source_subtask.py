@@ -112,6 +112,11 @@ class Reader:
             position = FrozenPosition(self._serializer.dumps(position, step=self.step))
         self.collected_position = position
 
+    def end(self) -> None:
+        """Read no more; what was only collected counts as unread."""
+        self.ended = True
+        self.collected, self.collected_position = (), self.position
+
     def take_over(self) -> Sequence[Any]:
         """Hand the collected records over: from now on they are read."""
         records, self.collected = self.collected, ()
@@ -135,6 +140,8 @@ class SourceSubtask(Subtask):
         self._rest: Batch | None = None
         self._offset = 0
         self.readers: list[Reader] = []
+        self._draining = False
+        self._reading: asyncio.Timeout | None = None
 
     def set_splits(self, splits: Sequence[Any]) -> None:
         """Read these splits, from the start."""
@@ -148,7 +155,8 @@ class SourceSubtask(Subtask):
         serializer, step = self.context.serializer, self._node.label
         # A reader that has collected its last records, which are not taken over, has not ended.
         positions = tuple(
-            (r.split, r.thawed_position(), r.ended and not r.collected) for r in self.readers
+            (r.split, r.thawed_position(), self._draining or (r.ended and not r.collected))
+            for r in self.readers
         )
         captured = Captured(positions, serializer, step=step)
         # The thawed copies are the snapshot's own, but immutable ones are shared: both are safe
@@ -200,15 +208,44 @@ class SourceSubtask(Subtask):
     # ---- work
 
     async def run(self) -> None:
-        """Read until every generator has ended and everything is worked off."""
+        """Read until every generator has ended, or a drain, and everything is worked off."""
         try:
-            if len(self.readers) == 1 and not self.chain.has_timers:
-                await self._run_inline(self.readers[0])
-            else:
-                await self._run_beside()
+            if not self._draining:
+                await self._read()
+            await self._work_off_rest()
         finally:
             await self._close()
         self.finish()
+
+    def drain(self) -> None:
+        """Read no more, as if every split had its end where it was taken over (rule P33).
+
+        What was only collected counts as unread. In the same step for all that follows: a
+        snapshot from now on says that the splits have ended."""
+        if self._draining:
+            return
+        self._draining = True
+        for reader in self.readers:
+            reader.end()
+        if self._reading is not None:
+            self._reading.reschedule(asyncio.get_running_loop().time())  # a generator may wait
+        self.wakeup.set()
+
+    async def _read(self) -> None:
+        """Read and work off until every generator has ended, or is interrupted by a drain.
+
+        The interruption is one cancellation, so that a generator may close what it holds."""
+        try:
+            async with asyncio.timeout(None) as self._reading:
+                if len(self.readers) == 1 and not self.chain.has_timers:
+                    await self._run_inline(self.readers[0])
+                else:
+                    await self._run_beside()
+        except TimeoutError:
+            if not self._draining:
+                raise
+        finally:
+            self._reading = None
 
     async def _run_inline(self, reader: Reader) -> None:
         """One split is read by this task itself: no hand-over between tasks."""
@@ -296,6 +333,9 @@ class SourceSubtask(Subtask):
         )
 
     def _take_over(self, reader: Reader) -> None:
+        if self._draining:
+            reader.end()  # its generator went on until it was interrupted
+            return
         records = reader.take_over()
         self.meter.records_in += len(records)
         self._step_meter.records_in += len(records)

@@ -159,6 +159,9 @@ class Subtask:
         else:
             raise AssertionError(f"{self.id} has no place for a section of kind {kind!r}")
 
+    def drain(self) -> None:
+        """A stop with drain has begun: whoever reads from outside reads no more (rule P33)."""
+
     def checkpoint_begins(self) -> None:
         """A checkpoint begins in this process; its barrier may come much later."""
 

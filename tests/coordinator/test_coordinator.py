@@ -55,6 +55,9 @@ class Tasks:
     def notify_complete(self, checkpoint_id: int) -> None:
         self.calls.append(("complete", checkpoint_id))
 
+    def drain(self) -> None:
+        self.calls.append(("drain", 0))
+
     def finished(self) -> frozenset[SubtaskId]:
         return frozenset(self.done)
 
@@ -518,6 +521,24 @@ def test_stop_is_a_stopping_checkpoint_and_ends_the_job(bench: Bench) -> None:
     run(bench, body)
     assert bench.coordinator.outcome == "stopped"
     assert [trigger.stopping for trigger in bench.tasks.triggers] == [True]
+
+
+def test_drain_tells_the_tasks_once_and_fails_only_with_the_attempt(bench: Bench) -> None:
+    bench.tasks.on_start = bench.answer
+
+    async def body() -> None:
+        drained = bench.coordinator.drain()
+        assert bench.tasks.calls == [("drain", 0)]
+        bench.tasks.ended = True
+        bench.coordinator.subtask_ended(SOURCE)
+        await bench.coordinator.ended.wait()
+        assert bench.coordinator.outcome == "finished"
+        assert not drained.done()
+        bench.coordinator.close(CheckpointFailed("it is over"))
+        with pytest.raises(CheckpointFailed, match="it is over"):
+            await drained
+
+    run(bench, body)
 
 
 def test_stop_that_fails_leaves_the_job_running(bench: Bench) -> None:

@@ -287,3 +287,85 @@ async def test_restored_splits_stay_with_their_positions_when_new_ones_come_firs
     out.records = []
     await finish(engine.restored(1, build({"a": range(0, 10), **parts})))
     assert sorted(out.records) == [*range(0, 30)]
+
+
+# ---- drain
+
+
+@pytest.mark.parametrize("splits", [False, True])
+async def test_drained_source_interrupts_its_generator_once_and_lets_it_close(
+    splits: bool,
+) -> None:
+    """What the generator holds is closed by coroutines, which a second cancellation would break."""
+    told: list[str] = []
+
+    async def waiting(position: int = 0) -> AsyncIterator[tuple[int, int]]:
+        try:
+            yield 0, 1
+            await asyncio.sleep(1e9)
+            yield 1, 2
+        finally:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            told.append("closed")
+
+    async def waiting_split(split: str, position: int = 0) -> AsyncIterator[tuple[int, int]]:
+        async for one in waiting(position):
+            yield one
+
+    source: Any = (
+        sc.source(splits=lambda: ["a", "b"])(waiting_split)() if splits else sc.source(waiting)()
+    )
+    out = Out()
+    job = sc.Job("job")
+    job.source(source, name="source").sink(out, name="out")
+    engine = Engine(job)
+    async with engine.running():
+        await until(lambda: len(out.records) == 1 + splits)
+        engine["source"].drain()
+        engine["source"].drain()
+        engine.trigger(1)
+        await until(lambda: engine["out"].finished)
+        await engine.until_acknowledged(1)
+    assert told == ["closed"] * (1 + splits)
+    assert out.records == [0] * (1 + splits)
+    ((positions,),) = [v for (_, kind), v in engine.contents(1).items() if kind == "position"]
+    assert [(position, ended) for _, position, ended in positions] == [(1, True)] * (1 + splits)
+
+
+async def test_drained_source_that_is_restored_reads_nothing_and_works_its_rest_off() -> None:
+    out = Out()
+    job = sc.Job("job")
+    job.source(sc.items(list(range(50))), name="source").sink(out, name="out")
+    engine = Engine(job, capacity=4)
+    engine["source"].restore("position", "source", [[(None, 10, False)]])
+    engine["source"].restore("rest", "source", [[7, 8, 9]])
+    engine["source"].drain()
+    async with engine.running():
+        await until(lambda: engine["out"].finished)
+    assert out.records == [7, 8, 9]
+
+
+async def test_drain_waits_for_room_and_for_nothing_else() -> None:
+    out = Out()
+    gate = out.gate = Gate()
+
+    @sc.source
+    async def numbers(position: int = 0) -> AsyncIterator[tuple[int, int]]:
+        for i in range(position, 1000):
+            yield i, i + 1
+
+    job = sc.Job("job")
+    job.source(numbers(), name="source").sink(out, name="out")
+    engine = Engine(job, capacity=4)
+    async with engine.running():
+        await until(lambda: bool(gate.waiting))
+        await settle()
+        engine["source"].drain()
+        await settle()
+        assert not engine["source"].finished
+        while not engine["out"].finished:
+            gate.open()
+            await asyncio.sleep(0)
+    assert out.records == list(range(len(out.records)))
+    assert len(out.records) < 1000

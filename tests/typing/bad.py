@@ -140,6 +140,7 @@ notify_all = orders.for_each(notify).map(str)  # error: nothing comes out of an 
 sc.Retry(backoff=5)  # error: a bare number is no duration
 sc.Checkpoints(every="1s")  # error: no directory
 sc.Checkpoints(to="x", mode="fast")  # error: no such mode
+sc.Checkpoints(to="x", max_concurrent="2")  # error: a number
 job.run(workers="four")  # error: no such option
 sc.nope()  # error: no such word
 

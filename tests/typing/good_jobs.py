@@ -100,6 +100,7 @@ async def main() -> None:
         saved = await running.savepoint("savepoints", mode="aligned")
         assert_type(saved, sc.Savepoint)
         await running.stop(savepoint=saved.path.parent)
+        assert_type(await running.stop(drain=True), sc.JobResult)
     assert_type(await orders().run_async(), sc.JobResult)
     assert_type(await stateful.source(pages()).take(5), list[Order])
 
