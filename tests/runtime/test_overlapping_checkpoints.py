@@ -37,7 +37,7 @@ async def test_checkpoints_that_overlap_are_each_exact(turns: int) -> None:
 
 def _counted(engine: Engine, checkpoint_id: int) -> int:
     return sum(
-        value.seen
+        int(value.seen)
         for (_, kind), frames in engine.contents(checkpoint_id).items()
         if kind == "state"
         for rows in frames
@@ -49,7 +49,7 @@ def _read(engine: Engine, checkpoint_id: int) -> int:
     contents = engine.contents(checkpoint_id).items()
     positions = [frames for (_, kind), frames in contents if kind == "position"]
     rests = [frames for (_, kind), frames in contents if kind == "rest"]
-    read = sum(position for frames in positions for row in frames for _, position, _ in row)
+    read = sum(int(position) for frames in positions for row in frames for _, position, _ in row)
     return read - sum(len(records) for frames in rests for records in frames)
 
 
