@@ -96,9 +96,10 @@ class ModePolicy:
         self._mode = mode
         self._forget()
 
-    def max_concurrent(self, wanted: int, running: Iterable[CheckpointMode]) -> int:
+    def max_concurrent(self, wanted: int, running: Iterable[ChosenMode]) -> int:
         """Say how many checkpoints may run at a time: `wanted` if all are aligned (rule P5).
 
+        `running` are the modes of those that run, and of those that are asked for by savepoints.
         Going to another mode waits for those that run, and coming from one too (rule P28)."""
         overlap = self._mode == "aligned" and all(mode == "aligned" for mode in running)
         return wanted if overlap else 1

@@ -232,7 +232,8 @@ class Coordinator:
 
     def _limit_concurrency(self) -> None:
         if self._limits.max_concurrent > 1:
-            modes = [pending.mode for pending, _ in self._running.values()]
+            modes: list[ChosenMode] = [pending.mode for pending, _ in self._running.values()]
+            modes += self._requests.modes()
             most = self._modes.max_concurrent(self._limits.max_concurrent, modes)
             self._triggers.set_max_concurrent(most)
 

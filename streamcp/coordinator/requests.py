@@ -47,6 +47,10 @@ class Requests:
         waiting = [self._waiting[number] for number in numbers if number in self._waiting]
         return [wish for wish, future in waiting if not future.done()]
 
+    def modes(self) -> list[ChosenMode]:
+        """The modes that are asked for and may still be to come."""
+        return [wish.mode for wish, _ in self._waiting.values() if wish.mode is not None]
+
     def completed(self, numbers: Iterable[int], statistics: CheckpointStatistics) -> None:
         """Answer with the figures of the checkpoint."""
         for future in self._take(numbers):

@@ -285,7 +285,7 @@ def test_subsumed_checkpoint_counts_as_no_failure_and_a_stop_subsumes_too(bench:
     async def body() -> None:
         bench.coordinator.request()
         await settle()
-        stop = bench.coordinator.request_stop()
+        stop = bench.coordinator.request(Wish(stop=True))
         await settle()
         bench.acknowledge(8)
         await stop
@@ -521,6 +521,21 @@ def test_stop_is_a_stopping_checkpoint_and_ends_the_job(bench: Bench) -> None:
     run(bench, body)
     assert bench.coordinator.outcome == "stopped"
     assert [trigger.stopping for trigger in bench.tasks.triggers] == [True]
+
+
+@pytest.mark.parametrize("bench", [OVERLAPPING], indirect=True)
+def test_savepoint_in_another_mode_waits_for_those_that_overlap(bench: Bench) -> None:
+    async def body() -> None:
+        bench.coordinator.request()
+        await settle()
+        bench.coordinator.request(Wish(mode="unaligned"))
+        await settle()
+        assert [one.checkpoint_id for one in bench.tasks.triggers] == [7]
+        bench.acknowledge(7)
+        await settle()
+        assert [one.unaligned for one in bench.tasks.triggers] == [False, True]
+
+    run(bench, body)
 
 
 def test_drain_tells_the_tasks_once_and_fails_only_with_the_attempt(bench: Bench) -> None:

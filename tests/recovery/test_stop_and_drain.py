@@ -351,3 +351,15 @@ def test_stop_during_a_drain_stops_and_a_later_run_ends_it(tmp_path: Path) -> No
     assert result is not None
     assert result.outcome == "finished"
     assert sum(lengths_read(rows(target)).values()) < sum(LENGTHS.values())
+
+
+def test_drain_with_a_savepoint_is_refused_and_the_job_runs_on(tmp_path: Path) -> None:
+    target = Target()
+
+    async def use(handle: JobHandle) -> None:
+        await asyncio.sleep(0.05)
+        with pytest.raises(sc.SettingsError, match=r"drain=True.*savepoint\(\) first"):
+            await handle.stop(savepoint=tmp_path, drain=True)
+
+    assert run_job(draw(tmp_path, sink_of("aligned", target), "aligned"), use=use) is not None
+    assert lengths_read(rows(target)) == LENGTHS
