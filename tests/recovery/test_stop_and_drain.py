@@ -30,6 +30,21 @@ LATE = 2.0
 LENGTHS = {"tick": 60, "part0": 20, "part1": 25, "part2": 30}
 
 
+class Outside(Target):
+    """A target, and what an at-least-once sink has written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plain: list[Any] = []
+
+    def copy(self) -> Outside:
+        twin = Outside()
+        twin.open = {name: list(records) for name, records in self.open.items()}
+        twin.prepared = set(self.prepared)
+        twin.committed = dict(self.committed)
+        return twin
+
+
 @sc.source
 async def ticks(position: int = 0) -> AsyncIterator[tuple[Row, int]]:
     for i in range(position, LENGTHS["tick"]):
@@ -102,7 +117,7 @@ def draw(
     return job
 
 
-def sink_of(mode: str, target: Target, make: Any = transactional) -> Any:
+def sink_of(mode: str, target: Outside, make: Any = transactional) -> Any:
     if mode != "at_least_once":
         return make(target)
 
@@ -112,7 +127,7 @@ def sink_of(mode: str, target: Target, make: Any = transactional) -> Any:
     return write
 
 
-def rows(target: Target) -> list[Any]:
+def rows(target: Outside) -> list[Any]:
     return [tuple(row) for row in target.records("out") or target.plain]
 
 
@@ -137,7 +152,7 @@ def moments(count: int) -> list[float]:
 def test_drained_job_is_finished_for_good_with_all_that_was_read(
     tmp_path: Path, mode: str, moment: float
 ) -> None:
-    target = Target()
+    target = Outside()
     results = []
 
     async def drain(handle: JobHandle) -> None:
@@ -160,7 +175,7 @@ def test_drained_job_is_finished_for_good_with_all_that_was_read(
     assert again is not None
     assert again.outcome == "already_finished"
     assert lengths_read(rows(target)) == read
-    fresh = Target()
+    fresh = Outside()
     anew = run_job(draw(tmp_path, sink_of(mode, fresh), mode), fresh=True)
     assert anew is not None
     assert anew.outcome == "finished"
@@ -173,7 +188,7 @@ def test_stopped_job_fires_nothing_and_goes_on_where_it_was(
     tmp_path: Path, mode: str, moment: float
 ) -> None:
     """Every subtask holds still from its cut on: so also an at-least-once stop is exact."""
-    target = Target()
+    target = Outside()
 
     async def stop(handle: JobHandle) -> None:
         await asyncio.sleep(moment)
@@ -194,7 +209,7 @@ def test_stopped_job_fires_nothing_and_goes_on_where_it_was(
 def test_stop_that_fails_goes_on_and_the_next_one_stops(
     tmp_path: Path, mode: str, moment: float
 ) -> None:
-    target, disk = Target(), FailingDisk("write_file", errno.ENOSPC)
+    target, disk = Outside(), FailingDisk("write_file", errno.ENOSPC)
 
     async def stop_twice(handle: JobHandle) -> None:
         await asyncio.sleep(moment)
@@ -220,7 +235,7 @@ def test_stop_that_fails_goes_on_and_the_next_one_stops(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_drain_completes_when_the_disk_works_again(tmp_path: Path, mode: str) -> None:
-    target, disk = Target(), FailingDisk("write_file", errno.ENOSPC)
+    target, disk = Outside(), FailingDisk("write_file", errno.ENOSPC)
 
     async def drain(handle: JobHandle) -> None:
         await asyncio.sleep(0.1)
@@ -243,7 +258,7 @@ def test_drain_completes_when_the_disk_works_again(tmp_path: Path, mode: str) ->
 def test_drain_during_which_the_job_fails_raises_and_the_job_goes_on(
     tmp_path: Path, mode: str, make: Any
 ) -> None:
-    target = Target()
+    target = Outside()
     failing = False
 
     def check(row: Row) -> Row:
@@ -277,8 +292,8 @@ def test_drain_that_is_killed_is_taken_up_or_forgotten_and_nothing_comes_twice(
 ) -> None:
     """What a later run does is decided by the newest checkpoint: all sources have ended in it, or
     none that the drain ended."""
-    target = Target()
-    killed: list[tuple[Path, Target]] = []
+    target = Outside()
+    killed: list[tuple[Path, Outside]] = []
     rnd = random.Random(3)
     draining = False
 
@@ -310,7 +325,7 @@ def test_drain_that_is_killed_is_taken_up_or_forgotten_and_nothing_comes_twice(
 
 
 def test_drain_of_a_job_that_waits_to_restart_drains_the_next_attempt(tmp_path: Path) -> None:
-    target = Target()
+    target = Outside()
     failed = False
 
     def check(row: Row) -> Row:
@@ -335,7 +350,7 @@ def test_drain_of_a_job_that_waits_to_restart_drains_the_next_attempt(tmp_path: 
 
 
 def test_stop_during_a_drain_stops_and_a_later_run_ends_it(tmp_path: Path) -> None:
-    target = Target()
+    target = Outside()
 
     async def drain_and_stop(handle: JobHandle) -> None:
         await asyncio.sleep(0.1)
@@ -354,7 +369,7 @@ def test_stop_during_a_drain_stops_and_a_later_run_ends_it(tmp_path: Path) -> No
 
 
 def test_drain_with_a_savepoint_is_refused_and_the_job_runs_on(tmp_path: Path) -> None:
-    target = Target()
+    target = Outside()
 
     async def use(handle: JobHandle) -> None:
         await asyncio.sleep(0.05)

@@ -154,7 +154,7 @@ def draw_settings(rnd: random.Random) -> dict[str, Any]:
     """Draw checkpoints, capacity and restart delay."""
     # A job all of whose checkpoints expire must not fail by that, again and again.
     timeout, tolerable = rnd.choice((("10m", None), ("10m", None), ("10m", 1), ("30ms", None)))
-    return {
+    settings = {
         "every": rnd.choice((None, "2ms", "5ms", "10ms", "50ms")),
         "mode": rnd.choice((*EXACTLY_ONCE_MODES, *EXACTLY_ONCE_MODES, "adaptive", *MODES)),
         "alignment_timeout": rnd.choice(("0s", "1ms", "3ms", "20ms")),
@@ -167,6 +167,8 @@ def draw_settings(rnd: random.Random) -> dict[str, Any]:
         "channel_capacity": rnd.choice((1, 2, 5, 20, 50)),
         "delay": rnd.choice(("0s", "2ms")),
     }
+    overlap = settings["mode"] == "aligned" and settings["min_pause"] == "0s"
+    return settings | {"max_concurrent": rnd.choice((1, 2, 3)) if overlap else 1}
 
 
 # ---- building
