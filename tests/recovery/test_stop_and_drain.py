@@ -19,7 +19,6 @@ from streamcp.config import EXACTLY_ONCE_MODES, MODES
 from streamcp.durable_files import LOCAL_FILES
 from streamcp.observability import events
 from streamcp.runners.handle import JobHandle
-from streamcp.runners.life import JobLife
 from streamcp.storage.local import LocalStorage
 from tests.recovery.test_failing_checkpoints import FailingDisk
 from tests.recovery.world import Target, copy_directory, run_job, staged, transactional
@@ -295,22 +294,18 @@ def test_drain_that_is_killed_is_taken_up_or_forgotten_and_nothing_comes_twice(
     target = Outside()
     killed: list[tuple[Path, Outside]] = []
     rnd = random.Random(3)
-    draining = False
-
-    def kill(life: JobLife) -> None:
-        if draining and rnd.random() < 0.3:
-            copy = copy_directory(tmp_path / "first", tmp_path / str(len(killed)))
-            killed.append((copy, target.copy()))
 
     async def drain(handle: JobHandle) -> None:
-        nonlocal draining
         await asyncio.sleep(0.12)
-        draining = True
         handle.set_interval("5ms")
-        await handle.stop(drain=True)
+        draining = asyncio.ensure_future(handle.stop(drain=True))
+        while not draining.done():
+            copy = copy_directory(tmp_path / "first", tmp_path / str(len(killed)))
+            killed.append((copy, target.copy()))
+            await asyncio.sleep(rnd.random() * 0.005)
 
     job = draw(tmp_path / "first", sink_of(mode, target, make), mode)
-    assert run_job(job, use=drain, on_turn=kill) is not None
+    assert run_job(job, use=drain) is not None
     read = lengths_read(rows(target))
     assert len(killed) > 5
     outcomes = set()
