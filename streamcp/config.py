@@ -222,6 +222,7 @@ class JobSettings:
     - `channel_capacity`: records per channel.
     - `accept_duplicates`: restore an older checkpoint although exactly-once sinks may have
       committed since.
+    - `allow_unmatched_state`: leave behind what a checkpoint holds of steps that are gone.
     - `take_over`: start although another copy of the job shows life.
     - `fresh`: start anew, keeping checkpoint ids increasing.
     - `restore`: the directory of a savepoint to begin from, instead of a checkpoint of the job's
@@ -234,5 +235,6 @@ class JobSettings:
     channel_capacity: int = 4096
     fresh: bool = False
     accept_duplicates: bool = False
+    allow_unmatched_state: bool = False
     take_over: bool = False
     restore: str | Path | None = None

@@ -30,6 +30,15 @@ class ChannelId:
         """`sender -> receiver (edge)`."""
         return f"{self.sender} -> {self.receiver} ({self.edge})"
 
+    @classmethod
+    def parse(cls, text: str, receiver: SubtaskId) -> ChannelId:
+        """Read the text of a channel that ends at `receiver`; ValueError if it is none."""
+        sender, arrow, edge = text.partition(f" -> {receiver} (")
+        task, bracket, index = sender.rpartition("[")
+        if not (arrow and bracket and index.endswith("]") and edge.endswith(")")):
+            raise ValueError(f"{text!r} names no channel that ends at {receiver}")
+        return cls(SubtaskId(task, int(index[:-1])), receiver, edge[:-1])
+
 
 def transaction_prefix(job: str, sink: str, fork: str = "") -> str:
     """What the texts of all transactions of one sink begin with, and those of no other sink, and

@@ -131,6 +131,7 @@ class Job:
         checkpoints: Checkpoints | None = None,
         fresh: bool | None = None,
         accept_duplicates: bool | None = None,
+        allow_unmatched_state: bool | None = None,
         take_over: bool | None = None,
         restore: str | Path | None = None,
         restart: Restart | None = None,
@@ -141,6 +142,7 @@ class Job:
         - `fresh`: start anew instead of continuing from a checkpoint; ids keep increasing.
         - `accept_duplicates`: continue from an older checkpoint although later output was
           committed.
+        - `allow_unmatched_state`: leave behind what a checkpoint holds of steps that are gone.
         - `take_over`: start although another copy of the job shows life; that one is fenced.
         - `restore`: begin from the savepoint in this directory. A job that has checkpoints of its
           own is refused, except with `fresh`; once it has completed one since, it continues from
@@ -160,6 +162,7 @@ class Job:
                 checkpoints=checkpoints,
                 fresh=fresh,
                 accept_duplicates=accept_duplicates,
+                allow_unmatched_state=allow_unmatched_state,
                 take_over=take_over,
                 restore=restore,
                 restart=restart,
@@ -173,6 +176,7 @@ class Job:
         checkpoints: Checkpoints | None = None,
         fresh: bool | None = None,
         accept_duplicates: bool | None = None,
+        allow_unmatched_state: bool | None = None,
         take_over: bool | None = None,
         restore: str | Path | None = None,
         restart: Restart | None = None,
@@ -183,6 +187,7 @@ class Job:
             checkpoints=checkpoints,
             fresh=fresh,
             accept_duplicates=accept_duplicates,
+            allow_unmatched_state=allow_unmatched_state,
             take_over=take_over,
             restore=restore,
             restart=restart,
@@ -197,6 +202,7 @@ class Job:
         checkpoints: Checkpoints | None = None,
         fresh: bool | None = None,
         accept_duplicates: bool | None = None,
+        allow_unmatched_state: bool | None = None,
         take_over: bool | None = None,
         restore: str | Path | None = None,
         restart: Restart | None = None,
@@ -209,6 +215,7 @@ class Job:
             checkpoints=checkpoints,
             fresh=fresh,
             accept_duplicates=accept_duplicates,
+            allow_unmatched_state=allow_unmatched_state,
             take_over=take_over,
             restore=restore,
             restart=restart,

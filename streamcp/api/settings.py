@@ -29,7 +29,16 @@ _RESTARTS: Mapping[str, Callable[..., Restart]] = {
     "failure_rate": Restart.failure_rate,
 }
 # What text may stand for; everything else is text or a duration, checked by `config`.
-_SWITCHES = frozenset({"fresh", "accept_duplicates", "take_over", "predict", "fail_on_max_age"})
+_SWITCHES = frozenset(
+    {
+        "fresh",
+        "accept_duplicates",
+        "allow_unmatched_state",
+        "take_over",
+        "predict",
+        "fail_on_max_age",
+    }
+)
 _NUMBERS = frozenset(
     {
         "channel_capacity",

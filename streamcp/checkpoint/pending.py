@@ -90,11 +90,12 @@ class PendingCheckpoint:
         triggered_at: float,
         triggered_ms: int,
         timeout: float,
+        replaying: bool = False,
     ) -> None:
         """Begin at the trigger.
 
         `triggered_at` is monotonic seconds, `triggered_ms` the same moment in milliseconds since
-        the epoch, `timeout` the seconds after which it expires."""
+        the epoch, `timeout` the seconds after which it expires; `replaying` as in `Manifest`."""
         self.checkpoint_id = checkpoint_id
         self.attempt = attempt
         self.kind = kind
@@ -103,6 +104,7 @@ class PendingCheckpoint:
         self.triggered_at = triggered_at
         self.triggered_ms = triggered_ms
         self.deadline = triggered_at + timeout
+        self.replaying = replaying
         self._timeout = timeout
         self._state = PendingState.COLLECTING
         self._acknowledged: dict[SubtaskId, Acknowledgement] = {}

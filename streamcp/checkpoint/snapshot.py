@@ -115,7 +115,8 @@ class Manifest:
     `classes` is the class table (see `serialization`), `statistics` the job-wide figures of the
     checkpoint as plain JSON values, `final` marks the last checkpoint of a job that finished.
     `fork` is in the names of the transactions of a job that began from a savepoint (rule P30).
-    Times are milliseconds since the epoch.
+    `replaying` says that it may hold data which a restore of a changed job has put to other places
+    and which was not worked off (rule P41). Times are milliseconds since the epoch.
     """
 
     job: str
@@ -131,3 +132,4 @@ class Manifest:
     statistics: Mapping[str, Any] = field(default_factory=dict)
     final: bool = False
     fork: str = ""
+    replaying: bool = False

@@ -194,6 +194,7 @@ def head(manifest: Manifest, history: History) -> dict[str, Any]:
         "attempt": manifest.attempt,
         "mode": manifest.mode,
         "final": manifest.final,
+        "replaying": manifest.replaying,
         "triggered_at": manifest.triggered_at,
         "completed_at": manifest.completed_at,
         "statistics": dict(history.get(manifest.checkpoint_id, manifest.statistics)),

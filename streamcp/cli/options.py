@@ -76,6 +76,13 @@ _RUN: tuple[tuple[str, Any, str | None, str, str], ...] = (
         _RUNNING,
         "Continue from an older checkpoint although later output was committed.",
     ),
+    (
+        "allow_unmatched_state",
+        bool,
+        None,
+        _RUNNING,
+        "Leave behind what a checkpoint holds of steps that are gone.",
+    ),
     ("restore", str, "PATH", _RUNNING, "Begin from the savepoint in this directory."),
     ("take_over", bool, None, _RUNNING, "Start although another copy shows life; it is fenced."),
     (
@@ -89,7 +96,15 @@ _RUN: tuple[tuple[str, Any, str | None, str, str], ...] = (
 )
 # Settings that lie directly in the settings of a run; the others are fields of `checkpoints`.
 _OUTSIDE = frozenset(
-    {"fresh", "accept_duplicates", "restore", "take_over", "restart", "channel_capacity"}
+    {
+        "fresh",
+        "accept_duplicates",
+        "allow_unmatched_state",
+        "restore",
+        "take_over",
+        "restart",
+        "channel_capacity",
+    }
 )
 # Called otherwise than their settings: `from` is no name in Python.
 _FLAGS = {"restore": "from"}

@@ -326,6 +326,7 @@ class Coordinator:
             triggered_at=now,
             triggered_ms=self._clock.wall_ms(),
             timeout=self._limits.timeout,
+            replaying=self._tasks.replaying(),
         )
         self._running[checkpoint_id] = pending, decision
         self._event(
@@ -453,6 +454,7 @@ class Coordinator:
             statistics=CheckpointStatistics.of(pending, durable_at=now).as_dict(),
             final=pending.kind == "final",
             fork=facts.fork,
+            replaying=pending.replaying,
         )
 
     def _completed(self, pending: PendingCheckpoint) -> None:

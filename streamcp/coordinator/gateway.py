@@ -47,6 +47,10 @@ class TaskGateway(Protocol):
         """Nobody will do anything more by itself."""
         ...
 
+    def replaying(self) -> bool:
+        """Restored data of a changed job is left, which a restore must treat as such (P41)."""
+        ...
+
     def commits_outstanding(self) -> bool:
         """Some sink has something to commit now."""
         ...

@@ -7,7 +7,7 @@ the same graph.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -99,6 +99,17 @@ class PhysicalPlan:
             before.setdefault(edge.receiver, set()).add(edge.sender)
         return [_circle(head, behind, before) for head in sorted(heads)]
 
+    def downstream(self) -> dict[str, frozenset[str]]:
+        """Map every task to those that its records can reach and that do not reach it."""
+        behind: dict[str, set[str]] = {task.name: set() for task in self.tasks}
+        for edge in self.edges:
+            behind[edge.sender].add(edge.receiver)
+        reached = {name: reachable(name, behind) for name in behind}
+        return {
+            name: frozenset(other for other in others if name not in reached[other])
+            for name, others in reached.items()
+        }
+
 
 def _circle(
     head: str, behind: Mapping[str, set[str]], before: Mapping[str, set[str]]
@@ -128,12 +139,15 @@ def effective_parallelism(graph: LogicalGraph, node: Node) -> int:
     return graph.parallelism
 
 
-def plan(graph: LogicalGraph) -> PhysicalPlan:
-    """Divide a valid graph into tasks (see `validation` for what makes one valid)."""
+def plan(graph: LogicalGraph, apart: Collection[str] = ()) -> PhysicalPlan:
+    """Divide a valid graph into tasks (see `validation` for what makes one valid).
+
+    The steps labelled `apart` start a task although they could be fused: a checkpoint holds
+    records that are on their way to them."""
     head_of: dict[Node, Node] = {}
     members: dict[Node, list[Node]] = {}
     for node in graph.nodes:
-        upstream = _fused_with(graph, node)
+        upstream = None if node.label in apart else _fused_with(graph, node)
         head = head_of[upstream] if upstream is not None else node
         head_of[node] = head
         members.setdefault(head, []).append(node)

@@ -17,11 +17,14 @@ from streamcp.graph.physical import PhysicalPlan
 from streamcp.identifiers import SubtaskId, transaction_prefix
 from streamcp.observability import events
 from streamcp.operators.steps import Call, Opener, SourceStep
-from streamcp.runners.restoring import Restorable, check_same_job, restore, task_shapes
+from streamcp.runners.matching import task_shapes
+from streamcp.runners.placing import restore
+from streamcp.runners.restoring import Restorable
 from streamcp.runners.tasks import LocalTasks
 from streamcp.runners.wiring import wire
 from streamcp.runtime.calling import failure_of
 from streamcp.runtime.gateway import TaskContext
+from streamcp.runtime.replay import Replay
 from streamcp.runtime.sink_subtask import SinkSubtask
 from streamcp.runtime.snapshots import SnapshotWriter
 from streamcp.runtime.subtask import Subtask
@@ -100,10 +103,11 @@ class Attempt:
             plan = self._prepared.plan
             capacity = self._prepared.settings.channel_capacity
             self.subtasks = wire(plan, context, snapshots, work_list, capacity)
-            self._restore()
+            replay = Replay(self.subtasks, plan.downstream())
+            self._restore(replay)
             await self._open_sinks(stack)
             self._tell_started(started)
-            tasks = LocalTasks(plan, self.subtasks, work_list, context)
+            tasks = LocalTasks(plan, self.subtasks, work_list, context, replay)
             await self._run_tasks(snapshots, tasks, on_running)
         outcome = self.coordinator.outcome
         assert outcome is not None
@@ -131,11 +135,14 @@ class Attempt:
             fork=prepared.fork,
         )
 
-    def _restore(self) -> None:
-        restorable = self._prepared.restorable
-        if restorable is not None:
-            check_same_job(self._prepared.plan, restorable.manifest)
-            restore(self.subtasks, restorable, self._prepared.registry)
+    def _restore(self, replay: Replay) -> None:
+        prepared = self._prepared
+        if prepared.restorable is not None:
+            assignment = restore(
+                prepared.plan, self.subtasks, prepared.restorable, prepared.registry
+            )
+            if assignment.staged:
+                replay.begin()
 
     async def _open_sinks(self, stack: AsyncExitStack) -> None:
         """Open every sink, and let it remove what no checkpoint names, before any one writes."""

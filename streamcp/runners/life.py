@@ -32,6 +32,7 @@ from streamcp.operators.failures import Failure
 from streamcp.operators.steps import SinkStep
 from streamcp.runners.attempt import Attempt, Prepared
 from streamcp.runners.handle import JobResult, Outcome
+from streamcp.runners.matching import check_fits, plan_for
 from streamcp.runners.restoring import Restorable, choose, read_savepoint
 from streamcp.runners.savepoints import Savepoint, SavepointWriter, new_fork
 from streamcp.runners.view import JobState, JobView, task_views
@@ -68,6 +69,7 @@ class JobLife:
         self.log = events.EventLog()
         self._settings = settings
         self._clock: Clock = clock or SystemClock()
+        self._graph = graph
         self._plan: PhysicalPlan = plan(graph)
         self._registry = make_registry(self._plan, types)
         if storage is None and settings.checkpoints is not None:
@@ -286,7 +288,11 @@ class JobLife:
             self._was_finished = restorable.manifest.final
             if self._was_finished and not restorable.names_transactions:
                 return "already_finished"
+        if restorable is not None:
+            allow = self._settings.allow_unmatched_state
+            check_fits(prepared.plan, restorable.manifest, allow_unmatched_state=allow)
         self._attempts += 1
+        self._plan = prepared.plan
         self._attempt = Attempt(prepared, self._clock, self.log)
         outcome = await self._attempt.run(self._on_running)
         self._attempt.coordinator.close(CheckpointFailed(f"job {self.job!r} has ended before it"))
@@ -316,8 +322,10 @@ class JobLife:
         if self._attempts == 0 and settings.restore is not None:
             self._fork = self._new_fork()
         stored, restorable = await in_thread(self._read)
+        graph = self._graph
+        physical = plan(graph) if restorable is None else plan_for(graph, restorable.manifest)
         return Prepared(
-            self._plan,
+            physical,
             settings,
             self._registry,
             self._storage,

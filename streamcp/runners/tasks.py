@@ -10,6 +10,7 @@ from streamcp.graph.logical import Broadcast
 from streamcp.graph.physical import PhysicalPlan
 from streamcp.identifiers import SubtaskId
 from streamcp.runtime.gateway import TaskContext
+from streamcp.runtime.replay import Replay
 from streamcp.runtime.subtask import Subtask
 from streamcp.runtime.work_list import BarrierWorkList
 
@@ -48,7 +49,9 @@ class LocalTasks:
         subtasks: Sequence[Subtask],
         work_list: BarrierWorkList,
         context: TaskContext,
+        replay: Replay,
     ) -> None:
+        self._replay = replay
         self._subtasks = subtasks
         self._work_list = work_list
         self._context = context
@@ -103,6 +106,10 @@ class LocalTasks:
     def all_ended(self) -> bool:
         """Nobody will do anything more by itself."""
         return all(subtask.ended for subtask in self._subtasks)
+
+    def replaying(self) -> bool:
+        """Restored data of a changed job is left (rule P41)."""
+        return self._replay.under_way
 
     def commits_outstanding(self) -> bool:
         """Some sink has something to commit now."""

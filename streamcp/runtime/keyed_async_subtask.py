@@ -175,6 +175,19 @@ class KeyedAsyncSubtask(PooledSubtask):
         else:
             super().restore(kind, name, values)
 
+    def key_of_entry(self, status: int, content: Any) -> Any:
+        """The key of a stored entry, by which it goes to another subtask (rule P41); None for a
+        failure, which only waits to be diverted."""
+        match status:
+            case Status.RECORD:
+                return self._keys[0](content)
+            case Status.RIGHT_RECORD:
+                return self._keys[1](content)
+            case Status.FAILURE:
+                return None
+            case _:
+                return content[0]
+
     def _restore_entry(self, status: int, content: Any) -> None:
         match status:
             case Status.RECORD:

@@ -65,6 +65,11 @@ class PooledSubtask(Subtask):
         """Emit results whose turn has come, as far as there is room; False if there are none."""
         raise NotImplementedError
 
+    @property
+    def holds_records(self) -> bool:
+        """Pending records, results and timers count."""
+        return self.pending_count > 0 or super().holds_records
+
     def begin_round(self) -> None:
         """The task looks at everything anew."""
 
@@ -122,16 +127,16 @@ class PooledSubtask(Subtask):
             elif not self.held:
                 await self.wait(self._waiting_for(), timeout=self.until_timer())
 
-    def release(self) -> None:
-        """A stop has failed: calls are started again."""
-        super().release()
+    def _hold_still(self) -> None:
+        """No further call is started."""
+        super()._hold_still()
+        self._pool.paused = True
+
+    def _go_on(self) -> None:
+        """Calls are started again."""
+        super()._go_on()
         self._pool.paused = False
         self._pool.wake()
-
-    def hold(self) -> None:
-        """A stop has cut here: no further call is started."""
-        super().hold()
-        self._pool.paused = True
 
     def refill(self) -> bool:
         """Emit results and admit records, as far as there is room; False if nothing was done."""
@@ -139,11 +144,6 @@ class PooledSubtask(Subtask):
             return False
         emitted = self.emit_results()
         return self._admit() or emitted
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing is pending either."""
-        return not self.pending_count and super().is_empty
 
     @property
     def _drained(self) -> bool:

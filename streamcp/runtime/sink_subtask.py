@@ -135,6 +135,11 @@ class AtLeastOnceSubtask(SinkSubtask):
         records = sum(len(one.value) for one in captured)
         return [CapturedSection("pending", self.step, captured, records)] if captured else []
 
+    @property
+    def holds_records(self) -> bool:
+        """Writes in progress count."""
+        return bool(self._restored) or self._writing is not None or super().holds_records
+
     def restore(self, kind: SectionKind, name: str, values: list[Any]) -> None:
         """Take back writes that were in progress."""
         assert kind == "pending", kind

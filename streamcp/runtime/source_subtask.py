@@ -139,6 +139,7 @@ class SourceSubtask(Subtask):
         self._step_meter = self.chain.meters[self._node]
         self._rest: Batch | None = None
         self._offset = 0
+        self._reads = True
         self.readers: list[Reader] = []
         self._draining = False
         self._reading: asyncio.Timeout | None = None
@@ -180,8 +181,9 @@ class SourceSubtask(Subtask):
         """Take back positions, the rest, or the state of a fused step."""
         match kind:
             case "position":
-                for split, position, ended in values[0]:
-                    self._restore_reader(split, position, ended=ended)
+                for positions in values:
+                    for split, position, ended in positions:
+                        self._restore_reader(split, position, ended=ended)
             case "rest":
                 self._rest = Batch([record for frame in values for record in frame])
             case _:
@@ -205,11 +207,39 @@ class SourceSubtask(Subtask):
         """The reader of a split, if this subtask reads it."""
         return next((reader for reader in self.readers if reader.split == split), None)
 
+    @property
+    def all_read(self) -> bool:
+        """Nothing is left to be read or worked off."""
+        return self._rest is None and all(reader.ended for reader in self.readers)
+
     # ---- work
+
+    @property
+    def holds_records(self) -> bool:
+        """The rest counts; what is not read does not."""
+        return self._rest is not None or super().holds_records
+
+    def close_for_replay(self) -> None:
+        """Read nothing until the replay is over, and hold still until this subtask is opened."""
+        super().close_for_replay()
+        self._reads = False
+
+    def replay_is_over(self) -> None:
+        """Read on."""
+        self._reads = True
+        self.wakeup.set()
+
+    async def _replay(self) -> None:
+        """Work off what was restored, until this source may read on (rule P41)."""
+        while not self._reads:
+            await self._work_off_rest()
+            if not self._reads:
+                await self.wait("idle", timeout=self.until_timer())
 
     async def run(self) -> None:
         """Read until every generator has ended, or a drain, and everything is worked off."""
         try:
+            await self._replay()
             if not self._draining:
                 await self._read()
             await self._work_off_rest()

@@ -5,7 +5,7 @@ The kinds of subtask differ in what they take, work on and hold; see their own f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -88,7 +88,8 @@ class Subtask:
     """One parallel instance of a task.
 
     `ended` says that it will do nothing more by itself: it has finished, or (a sink) only waits
-    for checkpoints to commit what it wrote."""
+    for checkpoints to commit what it wrote. `held`: it takes nothing and starts nothing now.
+    `on_idle` is called whenever it has handed everything on and waits, or has finished."""
 
     def __init__(
         self,
@@ -111,6 +112,7 @@ class Subtask:
         self.held = False
         self._held_for = 0  # the checkpoint of the stop
         self.iteration: Iteration | None = None
+        self.on_idle: Callable[[], None] | None = None
         self.wakeup = Wakeup()
         self.turns = context.turns()
         self.slices = SliceLength(self.turns.share)
@@ -121,6 +123,8 @@ class Subtask:
         )
         self._outer_inputs: frozenset[int] = frozenset()
         self._gathering: _Gathering | None = None
+        self._stopping = False
+        self._closed = False
         self._flushed_at = context.clock.monotonic()
         for channel in gate.channels:
             channel.wake_receiver = self.wakeup.set
@@ -161,6 +165,11 @@ class Subtask:
 
     def drain(self) -> None:
         """A stop with drain has begun: whoever reads from outside reads no more (rule P33)."""
+
+    @property
+    def holds_records(self) -> bool:
+        """Some record is in its inputs, in its hands, or in a batch that it has not handed on."""
+        return self.gate.queued_records > 0 or self.output.has_partials
 
     def checkpoint_begins(self) -> None:
         """A checkpoint begins in this process; its barrier may come much later."""
@@ -220,13 +229,37 @@ class Subtask:
 
     def hold(self) -> None:
         """A stop has cut here: hold still until its outcome is known (rule P33)."""
-        self.held = True
+        self._stopping = True
+        self._hold_still()
 
     def release(self) -> None:
         """A stop has failed: go on (rule P33)."""
-        if self.held:
-            self.held = False
-            self.wakeup.set()
+        self._stopping = False
+        self._go_on_if_free()
+
+    def close_for_replay(self) -> None:
+        """Hold still: what is restored behind this subtask comes first (rule P41)."""
+        self._closed = True
+        self._hold_still()
+
+    def open_after_replay(self) -> None:
+        """What was restored behind this subtask is worked off."""
+        self._closed = False
+        self._go_on_if_free()
+
+    def replay_is_over(self) -> None:
+        """No restored record is left in the job."""
+
+    def _hold_still(self) -> None:
+        self.held = True
+
+    def _go_on_if_free(self) -> None:
+        if self.held and not self._stopping and not self._closed:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self.held = False
+        self.wakeup.set()
 
     def take_final_snapshot(self, trigger: Trigger) -> None:
         """Contribute the state of a finished subtask to a checkpoint (rule P7)."""
@@ -449,7 +482,7 @@ class Subtask:
     @property
     def is_empty(self) -> bool:
         """Nothing is queued, in hand or in a partial batch, and no timer is due."""
-        return not (self.gate.queued_records or self.output.has_partials or self.timers_are_due)
+        return not (self.holds_records or self.timers_are_due)
 
     def end_back_edges(self) -> None:
         """The loop has ended: nothing comes round any more, and no barrier either (P19)."""
@@ -465,6 +498,8 @@ class Subtask:
         self.hand_on()
         if self.iteration is not None:
             self.iteration.look()
+        if self.on_idle is not None:
+            self.on_idle()
         clock, meter = self.context.clock, self.meter
         meter.begin(waiting, clock.monotonic())
         await self.wakeup.wait(timeout)
@@ -475,6 +510,8 @@ class Subtask:
         """Everything is done: end the outputs."""
         self.finished = True
         self.output.send(EndOfInput())
+        if self.on_idle is not None:
+            self.on_idle()
         self.end()
 
     def end(self) -> None:

@@ -190,6 +190,7 @@ def decode_manifest(document: Document, kind: ManifestKind = "manifest") -> Mani
         statistics=fields.mapping("statistics"),
         final=fields.boolean("final"),
         fork=fields.optional_text("fork") or "",
+        replaying=fields.boolean("replaying", absent=False),
     )
 
 

@@ -77,8 +77,10 @@ class Fields:
         """Take a number or null."""
         return None if self._value.get(name) is None else self.number(name)
 
-    def boolean(self, name: str) -> bool:
-        """Take true or false."""
+    def boolean(self, name: str, absent: bool | None = None) -> bool:
+        """Take true or false; `absent` stands for a field that is not there."""
+        if absent is not None and name not in self._value:
+            return absent
         return self._get(name, bool, "true or false")
 
     def mapping(self, name: str) -> dict[str, Any]:

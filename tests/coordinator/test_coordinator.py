@@ -35,6 +35,7 @@ class Tasks:
         self.done: set[SubtaskId] = set()
         self.ended = False
         self.outstanding = False
+        self.restored_data_is_left = False
         self.queued = 0
         self.on_start: Callable[[Trigger], None] = lambda trigger: None
 
@@ -63,6 +64,9 @@ class Tasks:
 
     def all_ended(self) -> bool:
         return self.ended
+
+    def replaying(self) -> bool:
+        return self.restored_data_is_left
 
     def commits_outstanding(self) -> bool:
         return self.outstanding
@@ -194,6 +198,24 @@ def test_requested_checkpoint_is_completed_and_answered(bench: Bench) -> None:
     assert (manifest.attempt, manifest.final, len(manifest.acknowledgements)) == (3, False, 2)
     assert bench.kinds() == ["CheckpointTriggered", "CheckpointCompleted"]
     assert (len(bench.storage.history), bench.storage.retained) == (1, 1)
+
+
+def test_checkpoint_triggered_while_restored_data_is_left_says_so(bench: Bench) -> None:
+    """P41: whatever has become of the data when it completes."""
+    bench.tasks.restored_data_is_left = True
+
+    async def body() -> None:
+        request = bench.coordinator.request()
+        await settle()
+        bench.tasks.restored_data_is_left = False
+        bench.acknowledge(7, SINK)
+        bench.acknowledge(7, SOURCE)
+        await request
+        bench.tasks.on_start = bench.answer
+        await bench.coordinator.request()
+
+    run(bench, body)
+    assert [manifest.replaying for manifest in bench.storage.completed] == [True, False]
 
 
 @pytest.mark.parametrize("bench", [{"every": "10s"}], indirect=True)

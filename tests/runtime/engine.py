@@ -13,13 +13,16 @@ from streamcp.checkpoint.plan import Trigger, make_plan
 from streamcp.checkpoint.snapshot import Acknowledgement, Manifest, Section, SectionHandle
 from streamcp.clock import Clock
 from streamcp.errors import StorageError
-from streamcp.graph.physical import plan
+from streamcp.graph.physical import PhysicalPlan, plan
 from streamcp.identifiers import SubtaskId
 from streamcp.operators.steps import SourceStep
 from streamcp.runners.life import make_registry
-from streamcp.runners.restoring import Restorable, restore, task_shapes
+from streamcp.runners.matching import check_fits, plan_for, task_shapes
+from streamcp.runners.placing import restore
+from streamcp.runners.restoring import Restorable
 from streamcp.runners.wiring import wire
 from streamcp.runtime.gateway import TaskContext
+from streamcp.runtime.replay import Replay
 from streamcp.runtime.snapshots import SnapshotWriter
 from streamcp.runtime.subtask import Subtask
 from streamcp.runtime.work_list import BarrierWorkList
@@ -107,9 +110,10 @@ class Engine:
         staged_capacity: int = 10_000,
         attempt: int = 1,
         services: Any = None,
+        physical: PhysicalPlan | None = None,
     ) -> None:
         self.job = job
-        self.plan = plan(job.graph)
+        self.plan = physical if physical is not None else plan(job.graph)
         self.registry = make_registry(self.plan, job.types)
         self.serializer = Serializer(self.registry)
         self.upward = Upward()
@@ -132,6 +136,7 @@ class Engine:
         self.subtasks: Sequence[Subtask] = wire(
             self.plan, self.context, self.snapshots, self.work_list, capacity
         )
+        self.replay = Replay(self.subtasks, self.plan.downstream())
         self.finished_in_plan: dict[int, frozenset[SubtaskId]] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -224,8 +229,12 @@ class Engine:
 
     def restored(self, checkpoint_id: int, job: sc.Job | None = None, **options: Any) -> Engine:
         """A new engine, of the same job or of one that is built anew, from a checkpoint."""
-        new = Engine(job if job is not None else self.job, attempt=2, **options)
-        restore(new.subtasks, self.restorable(checkpoint_id), new.registry)
+        job, restorable = job if job is not None else self.job, self.restorable(checkpoint_id)
+        physical = plan_for(job.graph, restorable.manifest)
+        check_fits(physical, restorable.manifest)
+        new = Engine(job, attempt=2, physical=physical, **options)
+        if restore(new.plan, new.subtasks, restorable, new.registry).staged:
+            new.replay.begin()
         return new
 
 

@@ -164,6 +164,15 @@ def test_hostile_manifest_is_read_or_damaged_never_another_error(
     assert isinstance(decoded, Manifest) or "file" in str(decoded)
 
 
+def test_manifest_written_before_jobs_could_change_is_read() -> None:
+    """P36: a field that older manifests lack has the value that they meant."""
+    document = manifest_document()
+    assert document["manifest"].pop("replaying") is False  # type: ignore[attr-defined]
+    assert not decode(sealed(document)).replaying
+    changed = replace(MANIFEST, replaying=True)
+    assert decode(format.encode_manifest(changed, 7)).replaying
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
@@ -172,6 +181,7 @@ def test_hostile_manifest_is_read_or_damaged_never_another_error(
         (("checkpoint_id",), 0, "field 'checkpoint_id' is below 1"),
         (("mode",), "sideways", "field 'mode' is none of aligned, unaligned"),
         (("final",), 1, "field 'final' is not true or false"),
+        (("replaying",), 1, "field 'replaying' is not true or false"),
         (("tasks",), {}, "field 'tasks' is not a list"),
         (("tasks", 0), 3, r"field 'tasks\[0\]' is damaged: it is not a JSON object"),
         (("tasks", 0, "steps"), [1], "field 'steps' is not a list of strings"),

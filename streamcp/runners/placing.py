@@ -1,0 +1,232 @@
+"""Giving every subtask its part of a checkpoint, as `checkpoint.assignment` decides (rule P40).
+
+Frames are read back one by one and let go of as soon as their subtask has the values, so that a
+restore needs room for one frame beside the bytes that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from streamcp.channel.channel import Channel
+from streamcp.checkpoint.assignment import Assignment, ByKey, Copies, Whole
+from streamcp.checkpoint.key_groups import key_group
+from streamcp.checkpoint.snapshot import Acknowledgement, SectionHandle, SectionKind
+from streamcp.elements import Batch, EndOfInput
+from streamcp.errors import RestoreRefused
+from streamcp.graph.logical import HashByKey
+from streamcp.graph.physical import PhysicalPlan
+from streamcp.identifiers import ChannelId, SubtaskId
+from streamcp.runners.matching import job_shape
+from streamcp.runners.restoring import Restorable
+from streamcp.runtime.keyed_async_subtask import KeyedAsyncSubtask
+from streamcp.runtime.source_subtask import SourceSubtask
+from streamcp.runtime.subtask import Subtask
+from streamcp.serialization.deserializer import Deserializer
+from streamcp.serialization.registry import TypeRegistry
+from streamcp.serialization.stable_hash import stable_hash
+
+KeyOf: TypeAlias = Callable[[Any], Any]
+
+
+def restore(
+    plan: PhysicalPlan,
+    subtasks: Sequence[Subtask],
+    restorable: Restorable,
+    registry: TypeRegistry,
+) -> Assignment:
+    """Give every subtask its part: states, captured data in its order, ended inputs behind it.
+
+    The job must fit the checkpoint (`matching.check_fits`); what belongs to no step is left out.
+    Takes the frames out of `restorable`. Raises SerializationError for what cannot be read."""
+    assignment = Assignment(restorable.manifest, job_shape(plan))
+    placing = _Placing(plan, subtasks, restorable, registry, assignment)
+    for acknowledgement in sorted(
+        restorable.manifest.acknowledgements, key=lambda one: one.subtask
+    ):
+        placing.place(acknowledgement)
+    placing.finish()
+    return assignment
+
+
+class _Placing:
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        subtasks: Sequence[Subtask],
+        restorable: Restorable,
+        registry: TypeRegistry,
+        assignment: Assignment,
+    ) -> None:
+        self._plan = plan
+        self._subtasks = subtasks
+        self._assignment = assignment
+        self._frames = restorable.frames
+        self._reader = Deserializer(restorable.manifest.classes, registry)
+        self._by_id = {subtask.id: subtask for subtask in subtasks}
+        self._channels: dict[ChannelId, Channel] = {
+            channel.id: channel for subtask in subtasks for channel in subtask.gate.channels
+        }
+        self._keys: dict[tuple[str, str, str], KeyOf] = {
+            (edge.name, edge.sender, edge.receiver): edge.connection.exchange.key
+            for edge in plan.edges
+            if isinstance(edge.connection.exchange, HashByKey)
+        }
+        # Joined before they are given back: one subtask may get those of several old ones.
+        self._joined: dict[tuple[SubtaskId, SectionKind, str], list[Any]] = {}
+
+    def place(self, acknowledgement: Acknowledgement) -> None:
+        """Hand out the sections of one old subtask."""
+        subtask = acknowledgement.subtask
+        for handle in acknowledgement.sections:
+            frames = self._frames.pop((subtask, handle), [])
+            if handle.kind == "channel":
+                self._place_channel(subtask, handle, frames)
+            elif not self._assignment.has_place(handle):
+                continue  # left behind, with a warning
+            elif handle.kind == "state":
+                self._place_state(handle, frames, finished=acknowledgement.finished)
+            elif handle.kind == "broadcast":
+                self._copy_state(subtask, handle, frames)
+            else:
+                self._place_values(subtask, handle, list(map(self._reader.loads, frames)))
+
+    def finish(self) -> None:
+        """Give back what was joined; end the outputs of subtasks that stay finished."""
+        for (subtask, kind, name), values in self._joined.items():
+            self._by_id[subtask].restore(kind, name, values)
+        for one in self._subtasks:
+            one.output.flush()  # a sink may have diverted failures again
+        self._end_finished()
+        for one in self._subtasks:
+            if one.iteration is not None:
+                one.iteration.look()
+
+    # ---- sections of steps
+
+    def _place_state(
+        self, handle: SectionHandle, frames: Sequence[bytes], *, finished: bool
+    ) -> None:
+        for frame, group in zip(frames, handle.key_groups, strict=True):
+            rows = self._reader.loads(frame)
+            if finished:  # timers that were left when a step ended never fire
+                rows = [(key, value, ()) for key, value, _ in rows]
+            owner = self._assignment.owner(handle.name, group)
+            self._by_id[owner].restore("state", handle.name, [rows])
+
+    def _copy_state(self, old: SubtaskId, handle: SectionHandle, frames: Sequence[bytes]) -> None:
+        for copy in self._assignment.copies(handle.name, old):
+            values = list(map(self._reader.loads, frames))  # each has an object of its own
+            self._by_id[copy].restore("broadcast", handle.name, values)
+
+    def _place_values(self, old: SubtaskId, handle: SectionHandle, values: list[Any]) -> None:
+        step = handle.name
+        if handle.kind == "position":
+            for positions in values:
+                self._place_positions(old, step, positions)
+        elif self._assignment.divided_by_key(handle):
+            for entries in values:
+                self._divide_pending(step, entries)
+        else:
+            heir = self._assignment.heir(step, old)
+            self._joined.setdefault((heir, handle.kind, step), []).extend(values)
+
+    def _place_positions(
+        self, old: SubtaskId, step: str, positions: Sequence[tuple[Any, Any, bool]]
+    ) -> None:
+        """Splits are read on by the subtask that read them, wherever they were dealt to now; under
+        another parallelism they are dealt anew."""
+        sources = self._sources(step)
+        home = None if self._assignment.rescaled(old, step) else sources[old.index]
+        for split, position, ended in positions:
+            reading = next((s for s in sources if s.reader_of(split) is not None), sources[0])
+            owner = home or reading
+            reader = reading.reader_of(split)
+            if reader is not None and owner is not reading:
+                reading.readers.remove(reader)
+                owner.readers.append(reader)
+            owner.restore("position", step, [[(split, position, ended)]])
+
+    def _sources(self, step: str) -> list[SourceSubtask]:
+        return [
+            subtask
+            for subtask in self._subtasks
+            if isinstance(subtask, SourceSubtask)
+            and any(node.label == step for node in subtask.chain.meters)
+        ]
+
+    def _divide_pending(self, step: str, entries: Sequence[tuple[int, Any]]) -> None:
+        """Give each pending entry of a keyed step to the owner of its key, in their order."""
+        any_subtask = self._by_id[self._assignment.owner(step, 0)]
+        assert isinstance(any_subtask, KeyedAsyncSubtask)
+        divided: dict[SubtaskId, list[tuple[int, Any]]] = {}
+        for status, content in entries:
+            key = _checked_key(step, any_subtask.key_of_entry, status, content)
+            owner = self._assignment.owner(step, self._group(key))
+            divided.setdefault(owner, []).append((status, content))
+        for owner, own in divided.items():
+            self._joined.setdefault((owner, "pending", step), []).append(own)
+
+    # ---- in-flight data of edges
+
+    def _place_channel(
+        self, receiver: SubtaskId, handle: SectionHandle, frames: Sequence[bytes]
+    ) -> None:
+        if not handle.records:
+            return
+        target = self._assignment.channel(handle.name, receiver)
+        for frame in frames:
+            records = self._reader.loads(frame)
+            match target:
+                case Whole(channel):
+                    self._channels[channel].refill(Batch(records))
+                case ByKey():
+                    self._divide_records(target, records)
+                case Copies(channels):
+                    for channel in channels:
+                        self._channels[channel].refill(Batch([*records]))
+
+    def _divide_records(self, target: ByKey, records: Sequence[Any]) -> None:
+        edge = target.edge
+        key_of = self._keys[edge.name, edge.sender, edge.receiver]
+        divided: dict[SubtaskId, list[Any]] = {}
+        for record in records:
+            group = self._group(_checked_key(edge.name, key_of, record))
+            owner = self._assignment.owner_behind(edge, group)
+            divided.setdefault(owner, []).append(record)
+        for owner, own in divided.items():
+            self._channels[target.channel(owner)].refill(Batch(own))
+
+    def _group(self, key: Any) -> int:
+        return key_group(stable_hash(key), self._plan.max_parallelism)
+
+    # ---- finished subtasks
+
+    def _end_finished(self) -> None:
+        """A subtask stays finished if all that it continues had finished and nothing new can come:
+        no unread split, no sender that goes on. It ends its outputs again, behind captured data
+        (rule P7)."""
+        finished: set[SubtaskId] = set()
+        senders = self._plan.senders()
+        for subtask in self._subtasks:  # senders first
+            unread = isinstance(subtask, SourceSubtask) and not subtask.all_read
+            if unread or not senders[subtask.id] <= finished:
+                continue
+            if self._assignment.was_finished(subtask.id):
+                finished.add(subtask.id)
+                subtask.finished = True
+                subtask.ended = True
+                for channel in subtask.output.channels:
+                    channel.push(EndOfInput())
+
+
+def _checked_key(step: str, key_of: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return key_of(*arguments)
+    except Exception as error:  # whatever a user's function raises
+        raise RestoreRefused(
+            f"the key function behind step {step!r} failed for a restored record "
+            f"({type(error).__name__}: {error}); restore with the function that took the record, "
+            "or from an aligned checkpoint or savepoint"
+        ) from error
