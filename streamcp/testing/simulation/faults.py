@@ -32,6 +32,7 @@ Action: TypeAlias = Literal[
     "slow",  # the call takes `value` seconds longer
     "disk fault",  # `value` is a DiskFault
     "slow disk",  # each fsync takes `value[0]` seconds, for `value[1]` steps
+    "rescale",  # the life begins under the parallelisms that `value` stands for
     "full disk",  # only `value[0]` bytes are left, for `value[1]` steps
 ]
 
@@ -66,6 +67,9 @@ def draw_plan(rnd: random.Random) -> Plan:
     for life in range(crashes + 1):
         faults += [_fault(rnd, life) for _ in range(rnd.choice((0, 0, 1, 2, 4)))]
         faults += [_change(rnd, life) for _ in range(rnd.choice((0, 1, 3, 6)))]
+    if rnd.random() < 0.5:
+        lives = [life for life in range(1, crashes + 1) if rnd.random() < 0.7]
+        faults += [Fault(life, "step", 0, "rescale", rnd.randrange(1000)) for life in lives]
     return tuple(faults)
 
 

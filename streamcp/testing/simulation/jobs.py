@@ -150,6 +150,20 @@ def outputs_of(step: Step) -> set[str]:
     return {one for one in KINDS[step.kind].outputs if one != "errors" or has_errors}
 
 
+def rescaled(spec: JobSpec, seed: int) -> JobSpec:
+    """The same job under other parallelisms, drawn from `seed`."""
+    rnd = random.Random(f"parallelism {seed}")
+    drawn: dict[str, int] = {}
+    for step in spec.steps:
+        drawn[step.name] = rnd.randint(1, 4)
+        if step.kind == "source" and not step.options["splits"]:
+            drawn[step.name] = 1
+        elif step.inputs and step.exchange == "forward":
+            drawn[step.name] = drawn[step.inputs[0][0]]
+    steps = (replace(step, parallelism=drawn[step.name]) for step in spec.steps)
+    return replace(spec, steps=tuple(steps))
+
+
 def draw_settings(rnd: random.Random) -> dict[str, Any]:
     """Draw checkpoints, capacity and restart delay."""
     # A job all of whose checkpoints expire must not fail by that, again and again.

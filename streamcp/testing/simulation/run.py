@@ -17,7 +17,7 @@ from streamcp.testing.loop import WaitsForever
 from streamcp.testing.simulation import invariants
 from streamcp.testing.simulation.faults import Plan, draw_plan
 from streamcp.testing.simulation.invariants import Violation
-from streamcp.testing.simulation.jobs import JobSpec, build, draw_job
+from streamcp.testing.simulation.jobs import JobSpec, build, draw_job, rescaled
 from streamcp.testing.simulation.loop import StepLimit
 from streamcp.testing.simulation.process import Ended, Process, settings_of
 from streamcp.testing.simulation.trace import Trace
@@ -99,7 +99,7 @@ class _Run:
 
     async def _live(self, number: int) -> Ended:
         life = Life(self.world, number, self.case.plan)
-        job = build(self.case.job, life)
+        job = build(self._job_of(number), life)
         process = Process(life, job, settings_of(job), self.counts)
         self.world.loop.look = lambda: invariants.check_queues(self.case.job, process.job)
         ended = await process.run()
@@ -113,6 +113,13 @@ class _Run:
         elif number == self._disturbed:
             invariants.check_files(life, job.name)
         return ended
+
+    def _job_of(self, life: int) -> JobSpec:
+        for fault in self.case.plan:
+            if (fault.life, fault.action) == (life, "rescale"):
+                self.counts["rescaled"] += 1
+                return rescaled(self.case.job, fault.value)
+        return self.case.job
 
 
 _runs = 0
