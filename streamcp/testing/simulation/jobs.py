@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from streamcp.api.jobs import Job
 from streamcp.config import EXACTLY_ONCE_MODES, MODES, Checkpoints, Restart
-from streamcp.testing.simulation import kinds, kinds_keyed
+from streamcp.testing.simulation import kinds, kinds_keyed, kinds_loop
 from streamcp.testing.simulation.ends import (
     SINKS,
     Ends,
@@ -39,6 +39,7 @@ KINDS: Mapping[str, Kind] = {
     "keyed_async": kinds_keyed.KeyedAsync(),
     "count": kinds_keyed.Count(),
     "scan": kinds_keyed.Scan(),
+    "loop": kinds_loop.Loop(),
 }
 
 # No plan has as many faults: more restarts than that are a circle.
