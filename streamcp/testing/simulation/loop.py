@@ -77,6 +77,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._rnd = rnd
         self._salt = rnd.getrandbits(32)
         self._laziness: dict[str, float] = {}
+        self._tasks = 0
+        self.set_task_factory(self._new_task)
+
+    def _new_task(self, _: Any, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        self._tasks += 1
+        return _NumberedTask(self._tasks, coro, loop=self, **options)
 
     def time(self) -> float:
         """Virtual seconds since the start."""
@@ -220,6 +226,21 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """There is nobody to be woken."""
+
+
+class _NumberedTask(asyncio.Task[Any]):
+    """A task whose hash is its number: a task group that fails cancels its tasks in the order of
+    a set, which would be that of their addresses."""
+
+    def __init__(self, number: int, coro: Any, **options: Any) -> None:
+        self._number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
 
 
 async def _cancel_all() -> None:
