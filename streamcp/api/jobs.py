@@ -123,6 +123,7 @@ class Job:
             self.graph,
             checkpoints=checkpoints is not None,
             at_least_once=checkpoints is not None and checkpoints.mode == "at_least_once",
+            overlapping=checkpoints is not None and checkpoints.max_concurrent > 1,
         )
 
     def run(

@@ -27,12 +27,21 @@ _STATEFUL = (ReduceStep, ScanStep, CountStep, ProcessStep, BroadcastStep)
 _ENDS = (SinkStep, ForEachStep)
 
 
-def validate(graph: LogicalGraph, *, checkpoints: bool, at_least_once: bool = False) -> None:
+def validate(
+    graph: LogicalGraph,
+    *,
+    checkpoints: bool,
+    at_least_once: bool = False,
+    overlapping: bool = False,
+) -> None:
     """Raise BuildError with every problem of `graph`; `checkpoints` says whether they are on,
-    `at_least_once` whether the job is so as a whole (rule P29)."""
+    `at_least_once` whether the job is so as a whole (rule P29), `overlapping` whether several
+    checkpoints may run at a time (rule P10)."""
     problems = [*find_problems(graph, checkpoints=checkpoints)]
     if at_least_once:
         problems += _exactly_once_sinks(graph)
+    if overlapping:
+        problems += _loops_of_overlapping(graph)
     if problems:
         raise BuildError(graph.job, problems)
 
@@ -207,6 +216,16 @@ def _loops(graph: LogicalGraph) -> Iterator[str]:
                     f"{_told(head)}: nothing that leaves the loop is read: give what it returns "
                     "a .sink(...) or .for_each(...)"
                 )
+
+
+def _loops_of_overlapping(graph: LogicalGraph) -> Iterator[str]:
+    """The head of a loop captures its back edges for one checkpoint at a time."""
+    loops = [node for node in graph.nodes if isinstance(node.spec, IterateStep)]
+    if loops:
+        yield (
+            f"{', '.join(map(_told, loops))}: a barrier goes round in a loop before the next one "
+            "may come; leave Checkpoints(max_concurrent=) at 1"
+        )
 
 
 def _feedback(head: Node, inside: set[Node]) -> Iterator[str]:

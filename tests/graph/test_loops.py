@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 import streamcp as sc
 from streamcp.graph.physical import PhysicalPlan, plan
-from streamcp.graph.validation import find_problems
+from streamcp.graph.validation import find_problems, validate
 from streamcp.identifiers import SubtaskId
 
 
@@ -187,3 +190,20 @@ def test_errors_of_a_sink_cannot_be_fed_back() -> None:
     numbers(job).iterate(body, name="loop").sink(write, name="out")
     (problem,) = problems(job)
     assert "feeds back the errors of sink 'target'" in problem
+
+
+def test_loop_and_overlapping_checkpoints_are_refused_together() -> None:
+    job = sc.Job("x")
+    numbers(job).iterate(down, name="loop").sink(write, name="out")
+    with pytest.raises(sc.BuildError, match=r"iterate 'loop' .*max_concurrent=\) at 1"):
+        validate(job.graph, checkpoints=True, overlapping=True)
+    validate(job.graph, checkpoints=True)
+
+
+def test_overlapping_checkpoints_of_a_job_with_a_loop_are_refused_before_it_starts(
+    tmp_path: Path,
+) -> None:
+    job = sc.Job("x", checkpoints=sc.Checkpoints(to=tmp_path, mode="aligned", max_concurrent=2))
+    numbers(job).iterate(down, name="loop").sink(write, name="out")
+    with pytest.raises(sc.BuildError, match="max_concurrent"):
+        job.start()

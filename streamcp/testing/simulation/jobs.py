@@ -97,6 +97,8 @@ class _Drawing:
             if rnd.random() < 0.15:
                 self._sink(stream)
         self._sink(stream)
+        if any(step.kind == "loop" for step in self.steps):
+            self.settings["max_concurrent"] = 1
         return JobSpec(tuple(self.steps), self.settings)
 
     def _add(self, kind: str, inputs: list[tuple[str, str]], exchange: Exchange, **o: Any) -> Step:
