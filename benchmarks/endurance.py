@@ -9,19 +9,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
-import itertools
 import json
-import random
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import damage, disk
+from benchmarks import damage, disk, kills, takeover
 from benchmarks.children import Child
 from benchmarks.harness import Row, Run, Suite, at_most, check, main, skipped
 from streamcp.config import EXACTLY_ONCE_MODES, Mode
@@ -38,6 +34,7 @@ class Sizes:
     every stuck job, of its stop, and of the sinks' commits in it; records that fail."""
 
     kills: int
+    flight_kills: int
     records: int
     flights: int
     latency: float
@@ -49,162 +46,48 @@ class Sizes:
     modes: Sequence[Mode] = EXACTLY_ONCE_MODES
 
 
-FULL = Sizes(10, 80_000, 120_000, 0.02, 4.0, 120.0, 20.0, COMMIT_TIME, 5_000)
-QUICK = Sizes(4, 12_000, 20_000, 0.02, 2.5, 8.0, 20.0, COMMIT_TIME, 1_000)
+FULL = Sizes(10, 50, 80_000, 120_000, 0.02, 4.0, 120.0, 20.0, COMMIT_TIME, 5_000)
+QUICK = Sizes(4, 5, 12_000, 20_000, 0.02, 2.5, 8.0, 20.0, COMMIT_TIME, 1_000)
 
 
 # ---- kills
 
 
-@dataclass(frozen=True, slots=True)
-class Killed:
-    """What was seen of a job that was killed and started again until it ended."""
-
-    kills: int
-    restarts: int
-    restarts_that_said: int
-    replayed: tuple[int, ...]
-    outcome: str
-
-
-async def kills(run: Run[Sizes]) -> Sequence[Row]:
-    """Kill -9 at random moments, start again by the same command, compare the output."""
+async def killed(run: Run[Sizes]) -> Sequence[Row]:
+    """Kill -9 at random moments, start again with another parallelism, compare the output."""
     rows: list[Row] = []
-    jobs = [("own job", {"records": run.sizes.records})]
-    if run.sizes.flights and _has_flights():
-        jobs.append(("flights", {"records": run.sizes.flights, "flights": True}))
-    elif run.sizes.flights:
-        rows.append(skipped("flights", 'needs pip install "streamcp[examples]"'))
-    for job, options in jobs:
-        with tempfile.TemporaryDirectory() as folder:
-            run.say(f"{job}, undisturbed")
-            undisturbed = _options(run.sizes, "unaligned", options | {"latency": 0.001})
-            started = time.monotonic()
-            async with Child([CHILD, "killed", folder, undisturbed]) as child:
-                await child.line()
-                longest_life = time.monotonic() - started + run.sizes.longest_life
-                await child.lines()
-            expected = read_lines(Path(folder) / "out")
-        for mode in run.sizes.modes:
-            rows += await _kill(run, job, mode, options, expected, longest_life)
+    for load in _loads(run.sizes):
+        if load.missing:
+            rows.append(skipped(load.name, load.missing))
+        else:
+            rows += await kills.measure(load, run.sizes.modes, run.seed, run.say)
     return rows
 
 
-async def _kill(
-    run: Run[Sizes],
-    job: str,
-    mode: Mode,
-    options: Mapping[str, Any],
-    expected: Sequence[bytes],
-    longest_life: float,
-) -> list[Row]:
-    name = f"{job}, {mode}"
-    chance = random.Random(f"{run.seed} {name}")
-    with tempfile.TemporaryDirectory() as folder:
-        command = [CHILD, "killed", folder, _options(run.sizes, mode, options)]
-        killed = await _kill_until_done(run, name, command, chance, longest_life)
-        written = read_lines(Path(folder) / "out")
-        left = _left_over(Path(folder))
-    return [
-        check(
-            f"{name}: killed as often as wanted",
-            killed.kills == run.sizes.kills,
-            f"{killed.kills} kills within {longest_life:.2f} s after each start",
-        ),
-        check(
-            f"{name}: output after {killed.kills} kills equals the undisturbed output",
-            written == expected and killed.outcome == "finished",
-            f"{len(written):,} of {len(expected):,} lines; {killed.outcome}",
-        ),
-        check(f"{name}: nothing left over", not left, ", ".join(left[:3])),
-        _restarts_row(name, killed),
-    ]
+async def frozen(run: Run[Sizes]) -> Sequence[Row]:
+    """SIGSTOP a job, let a second copy take over, and continue the first."""
+    rows: list[Row] = []
+    for load in _loads(run.sizes):
+        if load.missing:
+            rows.append(skipped(load.name, load.missing))
+        else:
+            rows += await takeover.measure(load, run.sizes.modes, run.say)
+    return rows
 
 
-def _restarts_row(name: str, killed: Killed) -> Row:
-    name = f"{name}: every restart said which checkpoint and how many in-flight records"
-    if not killed.restarts:
-        return skipped(name, "no kill came after a checkpoint was complete")
-    return check(
-        name,
-        killed.restarts_that_said == killed.restarts,
-        f"{killed.restarts} restarts with a checkpoint; replayed {_spread(killed.replayed)}",
+def _loads(sizes: Sizes) -> list[kills.Load]:
+    own = kills.Load("own job", sizes.kills, sizes.longest_life, sizes.latency, sizes.records)
+    if not sizes.flights:
+        return [own]
+    flights = kills.Load(
+        "flights",
+        sizes.flight_kills,
+        sizes.longest_life,
+        sizes.latency,
+        sizes.flights,
+        flights=True,
     )
-
-
-async def _kill_until_done(
-    run: Run[Sizes],
-    name: str,
-    command: Sequence[str],
-    chance: random.Random,
-    longest_life: float,
-) -> Killed:
-    """Start, kill at a random moment (the start-up included), start again; at last let it end."""
-    restarts = said = count = 0
-    replayed: list[int] = []
-    complete = False  # some checkpoint is known to be complete: a restart must tell of it
-    for number in itertools.count():
-        run.say(f"{name}, {count} kills")
-        async with Child(command) as child:
-            if number < run.sizes.kills:
-                await asyncio.sleep(chance.uniform(0.0, longest_life))
-                child.kill()
-            lines = [json.loads(line) for line in await child.lines() if line.endswith("}")]
-            code = await child.wait()
-            errors = child.errors
-        restored = [line for line in lines if line.get("event") == "JobRestored"]
-        if complete and any(line.get("event") in ("JobRestored", "JobStarted") for line in lines):
-            restarts += 1
-            said += len(restored)
-        replayed += [line["in_flight_records"] for line in restored]
-        complete = complete or any(line.get("event") == "CheckpointCompleted" for line in lines)
-        if code == -9:
-            count += 1
-            continue
-        ended = [line["outcome"] for line in lines if line.get("event") == "ended"]
-        outcome = ended[0] if ended else f"exit code {code}: {errors[-500:]}"
-        if outcome == "already_finished":
-            outcome = "finished"
-        return Killed(count, restarts, said, tuple(replayed), outcome)
-    raise AssertionError
-
-
-def _options(sizes: Sizes, mode: Mode, options: Mapping[str, Any]) -> str:
-    base = {"mode": mode, "every": "150ms", "latency": sizes.latency, "concurrency": 50}
-    return json.dumps(base | dict(options))
-
-
-def _has_flights() -> bool:
-    try:
-        import aiohttp  # noqa: F401
-
-        from streamcp.examples.nycflights import data_file
-
-        data_file("flights.csv.zip")
-    except Exception:  # whatever an extra that is not installed, or only half, raises
-        return False
-    return True
-
-
-def read_lines(folder: Path) -> list[bytes]:
-    """All lines of the final output files, sorted."""
-    return sorted(
-        line for file in folder.glob("*.jsonl") for line in file.read_bytes().splitlines()
-    )
-
-
-def _left_over(folder: Path) -> list[str]:
-    """Files that should not be there once the job has ended."""
-    left = [file.name for file in (folder / "out").iterdir() if not file.name.endswith(".jsonl")]
-    left += [file.name for file in (folder / "out").glob(".*")]
-    checkpoints = [file for file in (folder / "checkpoints").rglob("*") if file.is_file()]
-    return left + [file.name for file in checkpoints if file.name.startswith((".", "tmp"))]
-
-
-def _spread(numbers: Sequence[int]) -> str:
-    if not numbers:
-        return "none"
-    return f"{min(numbers):,} … {max(numbers):,} (median {statistics.median(numbers):,.0f})"
+    return [own, flights]
 
 
 # ---- stuck
@@ -306,7 +189,7 @@ async def _failing(sizes: Sizes, mode: Mode, *, always: bool) -> list[Row]:
         async with Child([CHILD, "failing", folder, json.dumps(options)]) as child:
             lines = [json.loads(line) for line in await child.lines()]
             await child.wait()
-        written = sorted(int(line) for line in read_lines(Path(folder) / "out"))
+        written = sorted(int(line) for line in kills.read_lines(Path(folder) / "out"))
     if not lines:
         return [check(f"failing step, {mode}: ran", False, child.errors[-500:])]
     restored = sum(line["event"] == "JobRestored" for line in lines)
@@ -352,14 +235,17 @@ def _resize(sizes: Sizes, options: argparse.Namespace) -> Sizes:
         sizes = dataclasses.replace(sizes, stuck_seconds=options.stuck_seconds)
     if options.kills is not None:
         records = max(sizes.records, sizes.records * options.kills // sizes.kills)
-        sizes = dataclasses.replace(sizes, kills=options.kills, records=records)
+        sizes = dataclasses.replace(
+            sizes, kills=options.kills, flight_kills=options.kills, records=records
+        )
     return sizes
 
 
 SUITE = Suite(
     "endurance",
     {
-        "kills": kills,
+        "kills": killed,
+        "frozen": frozen,
         "stuck": stuck,
         "failing": failing,
         "damage": damaged,

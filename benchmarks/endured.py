@@ -103,9 +103,11 @@ def killed_job(folder: Path, options: Options) -> sc.Job:
     trips = job.source(sc.items(range(options["records"])), name="trips").map(make_trip)
     known = trips.filter(has_left).map(look_up, name="look up", concurrency=options["concurrency"])
     reports = known.key_by(lambda trip: trip.carrier).process(
-        update, name="delays", state=Delays, parallelism=2
+        update, name="delays", state=Delays, parallelism=options["parallelism"]
     )
-    reports.sink(sc.files.json_lines(folder / "out"), name="reports", parallelism=2)
+    reports.sink(
+        sc.files.json_lines(folder / "out"), name="reports", parallelism=options["parallelism"]
+    )
     return job
 
 
@@ -114,7 +116,12 @@ def flights_job(folder: Path, options: Options) -> sc.Job:
     from streamcp.examples.flights import flights
 
     latency = f"{options['latency'] * 1000:g}ms"
-    return flights(limit=options["records"], latency=latency, out=folder / "out")
+    return flights(
+        limit=options["records"],
+        latency=latency,
+        parallelism=options["parallelism"],
+        out=folder / "out",
+    )
 
 
 async def killed(folder: Path, options: Options) -> None:
@@ -126,7 +133,8 @@ async def killed(folder: Path, options: Options) -> None:
         mode=options["mode"],
         alignment_timeout="20ms",
     )
-    async with make(folder, options).start(checkpoints=checkpoints) as running:
+    job, take_over = make(folder, options), options.get("take_over", False)
+    async with job.start(checkpoints=checkpoints, take_over=take_over) as running:
         running.events.subscribe(say_event)
         result = await running.wait_finished()
     say(event="ended", outcome=result.outcome, restored_from=result.restored_from)

@@ -27,6 +27,7 @@ BACKPRESSURE = backpressure.Sizes(
 )
 ENDURANCE = endurance.Sizes(
     kills=1,
+    flight_kills=1,
     records=6000,
     flights=0,
     latency=0.02,
