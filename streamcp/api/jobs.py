@@ -44,6 +44,8 @@ class Job:
     - `max_parallelism`: fixed for the job's life; keys are divided into so many groups.
     - `restart`: None for three attempts with exponential backoff if checkpoints are on, else none.
     - `channel_capacity`: records per channel; 4096 if nothing else is set.
+    - `fakes`: what `streamcp simulate` puts in the place of what is outside: a service opener for
+      the opener of a `uses=`, a source for the name of a source.
     - `types`: classes of records, keys and state that no annotation of a step declares, and
       `codec`s of those that are no data classes.
 
@@ -60,6 +62,7 @@ class Job:
         max_parallelism: int = 128,
         restart: Restart | None = None,
         channel_capacity: int | None = None,
+        fakes: Mapping[Any, Any] | None = None,
         types: Sequence[type[Any] | TypeCodec] = (),
     ) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -73,6 +76,7 @@ class Job:
         check_parallelism("Job", parallelism, max_parallelism)
         self.graph = LogicalGraph(name, parallelism, max_parallelism)
         self.types = tuple(types)
+        self.fakes = _checked_fakes(fakes or {})
         self._settings = {
             "checkpoints": checkpoints,
             "restart": restart,
@@ -226,6 +230,21 @@ class Job:
         from streamcp.runners import local
 
         return local.start(self.name, self.graph, settings, self.types)
+
+
+def _checked_fakes(fakes: Mapping[Any, Any]) -> dict[Any, Any]:
+    for replaced, fake in fakes.items():
+        if isinstance(replaced, str) and not isinstance(fake, Source):
+            raise DefinitionError(
+                f"Job(fakes={{{replaced!r}: ...}}): a source's name needs a source, e.g. "
+                "sc.items([...])"
+            )
+        if not isinstance(replaced, str) and not (callable(replaced) and callable(fake)):
+            raise DefinitionError(
+                f"Job(fakes={{{replaced!r}: {fake!r}}}): write the function of a uses= and one "
+                "that opens the fake, or the name of a source and another source"
+            )
+    return dict(fakes)
 
 
 def _no_source(source: object) -> str:

@@ -10,6 +10,7 @@ from streamcp.cli.compare import compare_command
 from streamcp.cli.graph import graph_command
 from streamcp.cli.run import run_command
 from streamcp.cli.savepoints import app as savepoints_app
+from streamcp.cli.simulate import simulate_command
 
 app = typer.Typer(
     name="streamcp",
@@ -29,6 +30,7 @@ def _group() -> None:
 _BEHIND_JOB = {"allow_interspersed_args": False, "allow_extra_args": True}
 app.command("run", context_settings=_BEHIND_JOB)(run_command())
 app.command("compare", context_settings=_BEHIND_JOB)(compare_command())
+app.command("simulate", context_settings=_BEHIND_JOB)(simulate_command())
 app.command("graph", context_settings=_BEHIND_JOB)(graph_command())
 app.add_typer(checkpoints_app, name="checkpoints")
 app.add_typer(savepoints_app, name="savepoints")

@@ -135,7 +135,9 @@ def graph_parameters() -> list[inspect.Parameter]:
 
 def switch(name: str, text: str, *, panel: str | None = None) -> inspect.Parameter:
     """An option without a value; None if it is not given."""
-    return _parameter(name, bool, typer.Option(f"--{name}", rich_help_panel=panel, help=text))
+    return _parameter(
+        name, bool, typer.Option(f"--{name.replace('_', '-')}", rich_help_panel=panel, help=text)
+    )
 
 
 def merged(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

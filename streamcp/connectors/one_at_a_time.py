@@ -28,6 +28,7 @@ class OneAtATime:
         await self.wait_idle()
         loop = asyncio.get_running_loop()
         running = loop.run_in_executor(None, partial(call, *args, **kwargs))
+        running.add_done_callback(_seen)
         self._running = running
         # Shielded: cancelling the future itself would make an unfinished call look finished.
         return await asyncio.shield(running)
@@ -46,3 +47,9 @@ class OneAtATime:
 
     def _unfinished(self) -> asyncio.Future[Any] | None:
         return None if self._running is None or self._running.done() else self._running
+
+
+def _seen(done: asyncio.Future[Any]) -> None:
+    """An error whose waiter was cancelled is nobody's: asyncio must not report it as forgotten."""
+    if not done.cancelled():
+        done.exception()

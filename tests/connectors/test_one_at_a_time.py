@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 
 import pytest
@@ -71,3 +72,26 @@ async def test_run_last_comes_at_once_when_nothing_runs() -> None:
     OneAtATime().run_last(lambda: log.append("last"))
 
     assert log == ["last"]
+
+
+async def test_error_of_a_call_whose_waiter_was_cancelled_is_not_reported() -> None:
+    reported: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: reported.append(str(context))
+    )
+    thread, began, release = OneAtATime(), threading.Event(), threading.Event()
+
+    def fail() -> None:
+        began.set()
+        assert release.wait(10)
+        raise OSError("disk full")
+
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(thread.run(fail))
+        await asyncio.to_thread(began.wait)
+        waiting.cancel()
+    release.set()
+    await thread.wait_idle()
+    del thread, waiting
+    gc.collect()
+    assert reported == []

@@ -73,9 +73,9 @@ def draw_plan(rnd: random.Random) -> Plan:
     return tuple(faults)
 
 
-def crashes_of(plan: Plan) -> int:
-    """How many lives of the plan may end by a crash."""
-    return len({fault.life for fault in plan if fault.action.startswith("crash")})
+def last_life(plan: Plan) -> int:
+    """The last life that the plan disturbs; -1 if it is empty."""
+    return max((fault.life for fault in plan), default=-1)
 
 
 def _at(rnd: random.Random, counter: Counter) -> int:

@@ -47,7 +47,7 @@ def check_output(spec: JobSpec, outside: Outside) -> None:
         too_few = rows - found
         if too_many or too_few:
             raise Violation(
-                f"I1: {sink.name} has {_some(too_many)} too many, {_some(too_few)} too few"
+                f"I1: {sink.name} has {some(too_many)} too many, {some(too_few)} too few"
             )
 
 
@@ -55,7 +55,8 @@ def _untagged(rows: Rows) -> Rows:
     return Counter({row[:-1]: count for row, count in rows.items()})
 
 
-def _some(rows: Mapping[Any, int]) -> str:
+def some(rows: Mapping[Any, int]) -> str:
+    """A few of the rows, and how many more there are."""
     shown = [f"{row} × {count}" for row, count in sorted(rows.items(), key=repr)[:_SHOWN]]
     more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
     return f"[{', '.join(shown)}{more}]"

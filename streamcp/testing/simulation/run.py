@@ -1,6 +1,6 @@
-"""One case: a drawn job, a plan of faults and a schedule, run life after life to its end.
+"""One case: a job, a plan of faults and a schedule, run life after life to its end.
 
-Everything follows from the seed. `run_seed` is all that a script needs to look for a bug.
+Everything follows from the case. `run_seed` is all that a script needs to look for a bug.
 """
 
 from __future__ import annotations
@@ -12,31 +12,76 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from streamcp.api.jobs import Job
+from streamcp.config import JobSettings
+from streamcp.runners.life import JobLife
 from streamcp.testing.loop import WaitsForever
 from streamcp.testing.simulation import invariants
-from streamcp.testing.simulation.faults import Plan, draw_plan
+from streamcp.testing.simulation.faults import Plan, draw_plan, last_life
 from streamcp.testing.simulation.invariants import Violation
 from streamcp.testing.simulation.jobs import JobSpec, build, draw_job, rescaled
 from streamcp.testing.simulation.loop import StepLimit
 from streamcp.testing.simulation.process import Ended, Process, settings_of
 from streamcp.testing.simulation.trace import Trace
-from streamcp.testing.simulation.world import Life, World
+from streamcp.testing.simulation.world import Life, Outside, World
 
 # Cycles are collected between runs only: when a collection comes would depend on the past.
 _RUNS_PER_COLLECTION = 50
 
 
+class Subject(Protocol):
+    """A job that is simulated."""
+
+    def build(self, life: Life) -> tuple[Job, JobSettings]:
+        """Make the job of one life."""
+        ...
+
+    def check_running(self, job: JobLife) -> None:
+        """Raise Violation if something that must always hold does not."""
+        ...
+
+    def check_output(self, outside: Outside) -> None:
+        """Raise Violation if the output of the finished job is not what it should be."""
+        ...
+
+
+@dataclass(frozen=True)
+class RandomJob:
+    """A drawn job, compared with a computation in plain Python."""
+
+    spec: JobSpec
+
+    def __str__(self) -> str:
+        """Its steps."""
+        return str(self.spec)
+
+    def build(self, life: Life) -> tuple[Job, JobSettings]:
+        """Make the job of one life."""
+        seed = life.rescaling
+        job = build(self.spec if seed is None else rescaled(self.spec, seed), life)
+        return job, settings_of(job)
+
+    def check_running(self, job: JobLife) -> None:
+        """I6."""
+        invariants.check_queues(self.spec, job)
+
+    def check_output(self, outside: Outside) -> None:
+        """I1 to I3."""
+        invariants.check_output(self.spec, outside)
+
+
 @dataclass(frozen=True)
 class Case:
-    """What a seed stands for."""
+    """What a seed stands for: a job, what goes wrong, and the name of a schedule."""
 
-    job: JobSpec
+    job: Subject
     plan: Plan
     schedule: str
 
     def __str__(self) -> str:
-        """The job, the plan and the schedule."""
+        """The job, the plan and the schedule, a line per thing."""
         return "\n".join([str(self.job), *map(str, self.plan), self.schedule])
 
 
@@ -44,20 +89,20 @@ class Case:
 class Outcome:
     """How a case ended. `failure` says which invariant broke; None if all held.
 
-    `counts` has what happened: lives, crashes, events of the job by their name, and so on."""
+    `counts` has what happened: how lives ended, events of the job by their name, and so on."""
 
     failure: str | None = None
     counts: Counter[str] = field(default_factory=Counter)
 
 
 def draw_case(seed: int) -> Case:
-    """Draw the case of a seed."""
+    """Draw a random job and a plan."""
     rnd = random.Random(f"case {seed}")
-    return Case(draw_job(rnd), draw_plan(rnd), f"schedule {seed}")
+    return Case(RandomJob(draw_job(rnd)), draw_plan(rnd), f"schedule {seed}")
 
 
 def run_seed(seed: int, trace: Trace | None = None) -> Outcome:
-    """Run the case of a seed; fills `trace` if there is one."""
+    """Run the random job of a seed; fills `trace` if there is one."""
     return run_case(draw_case(seed), trace)
 
 
@@ -84,24 +129,24 @@ class _Run:
         self.case = case
         self.world = world
         self.counts = counts
-        self._disturbed = 1 + max((fault.life for fault in case.plan), default=-1)
+        self._undisturbed = last_life(case.plan) + 1
 
     async def run(self) -> None:
         """Run until the job has finished, at the latest in a life without faults."""
-        for number in range(self._disturbed + 1):
+        for number in range(self._undisturbed + 1):
             ended = await self._live(number)
             self.counts[ended.how] += 1
             if ended.how in ("finished", "already_finished"):
-                invariants.check_output(self.case.job, self.world.outside)
+                self.case.job.check_output(self.world.outside)
                 return
-        error = ended.error
-        raise Violation(f"the job does not finish undisturbed: {ended.how}") from error
+        raise Violation(f"the job does not finish undisturbed: {ended.how} {ended.error or ''}")
 
     async def _live(self, number: int) -> Ended:
         life = Life(self.world, number, self.case.plan)
-        job = build(self._job_of(number), life)
-        process = Process(life, job, settings_of(job), self.counts)
-        self.world.loop.look = lambda: invariants.check_queues(self.case.job, process.job)
+        self.counts["rescaled"] += life.rescaling is not None
+        job, settings = self.case.job.build(life)
+        process = Process(life, job, settings, self.counts)
+        self.world.loop.look = lambda: self.case.job.check_running(process.job)
         ended = await process.run()
         life.say("life", f"{ended.how} {ended.error or ''}")
         invariants.check_nothing_left(life)
@@ -110,16 +155,9 @@ class _Run:
         life.end()
         if life.survived is not None:
             self.world.outside = life.survived
-        elif number == self._disturbed:
+        elif number == self._undisturbed:
             invariants.check_files(life, job.name)
         return ended
-
-    def _job_of(self, life: int) -> JobSpec:
-        for fault in self.case.plan:
-            if (fault.life, fault.action) == (life, "rescale"):
-                self.counts["rescaled"] += 1
-                return rescaled(self.case.job, fault.value)
-        return self.case.job
 
 
 _runs = 0

@@ -75,7 +75,8 @@ class Life:
     """One process from its start to its end or crash.
 
     `survived` is set by a crash: what the next life finds. `hands` is told of the faults that
-    concern the job as a whole (stop, mode, ...). `opened` has what was opened and not yet closed,
+    concern the job as a whole (stop, mode, ...). `rescaling` stands for other parallelisms, None for
+    those of the job. `opened` has what was opened and not yet closed,
     `violations` what was seen where nothing could be raised."""
 
     def __init__(self, world: World, number: int, plan: Plan) -> None:
@@ -90,6 +91,9 @@ class Life:
         self.disk = self.files.disk.process(f"life {number}")
         self._counts: dict[Counter, int] = {"user": 0, "target": 0, "storage": 0, "disk": 0}
         own = [fault for fault in plan if fault.life == number]
+        self.rescaling: int | None = next(
+            (fault.value for fault in own if fault.action == "rescale"), None
+        )
         self._faults = {(fault.counter, fault.at): fault for fault in own}
         self._arm_steps()
         self._prepare_disk([fault.value for fault in own if fault.action == "disk fault"])

@@ -1,0 +1,156 @@
+"""A user's own job in the simulator: its fakes, limited sources, and sinks that record.
+
+Its functions are called as they are, with whatever they do outside; only what the job names in
+`Job(fakes=...)` is replaced. A job cannot be computed in plain Python, so its output is compared
+with that of an undisturbed run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import orjson
+
+from streamcp.api.jobs import Job
+from streamcp.compare.limits import Quota, limited
+from streamcp.compare.recording import json_value
+from streamcp.config import Checkpoints, JobSettings, Restart
+from streamcp.errors import DefinitionError
+from streamcp.graph.logical import Node
+from streamcp.operators.steps import Call, SinkStep, SourceStep
+from streamcp.runners.life import JobLife
+from streamcp.testing.simulation.faults import draw_plan
+from streamcp.testing.simulation.invariants import Violation, some
+from streamcp.testing.simulation.run import Case, run_case
+from streamcp.testing.simulation.targets import PlainSink, StagedSink, TransactionalSink
+from streamcp.testing.simulation.world import Life, Outside
+
+DEFAULT_LIMIT = 100
+"""How many records a source that has no fake gives out."""
+
+_SINKS = {
+    "at_least_once": PlainSink,
+    "staged": StagedSink,
+    "transactional": TransactionalSink,
+}
+_RESTARTS = 100
+
+
+class UserJob:
+    """The job that `make` gives; called for each life, it may give the same one every time.
+
+    The first run that finishes says what the output is: let it be an undisturbed one."""
+
+    def __init__(self, make: Callable[[], Job], *, limit: int = DEFAULT_LIMIT) -> None:
+        self._make = make
+        self._limit = limit
+        self._originals: dict[Node, tuple[Any, str | None]] = {}
+        self._sinks: dict[str, str] = {}
+        self._at_least_once = False
+        self.expected: dict[str, Counter[bytes]] | None = None
+
+    def __str__(self) -> str:
+        """Its sinks."""
+        return "\n".join(f"sink {name}: {kind}" for name, kind in self._sinks.items())
+
+    def build(self, life: Life) -> tuple[Job, JobSettings]:
+        """Make the job of one life; raises DefinitionError for a fake of no source or service."""
+        job = self._make()
+        nodes = job.graph.nodes
+        for node in nodes:
+            node.spec, node.name = self._originals.setdefault(node, (node.spec, node.name))
+        _check_fakes(job)
+        for node in nodes:
+            self._stand_in(job, node, life)
+        settings = simulated_settings(job)
+        job.validate(settings)
+        self._at_least_once = _mode(settings) == "at_least_once"
+        return job, settings
+
+    def _stand_in(self, job: Job, node: Node, life: Life) -> None:
+        spec = node.spec
+        if isinstance(spec, SourceStep):
+            fake = job.fakes.get(node.name)
+            source = limited(spec.source, node.label, Quota(records=self._limit))
+            node.spec = SourceStep(source if fake is None else fake)
+        elif isinstance(spec, SinkStep):
+            node.name = node.label  # a plain sink needs none
+            self._sinks[node.label] = spec.kind
+            make = partial(_SINKS[spec.kind], life.target, node.label, life.call_target)
+            node.spec = dataclasses.replace(spec, open=partial(make, life.opened))
+        elif isinstance(spec, Call) and spec.uses is not None:
+            node.spec = dataclasses.replace(spec, uses=job.fakes.get(spec.uses, spec.uses))
+
+    def check_running(self, job: JobLife) -> None:
+        """Nothing: how much a step puts out at once is the user's business."""
+
+    def check_output(self, outside: Outside) -> None:
+        """I1, I2: every sink has the records of the undisturbed run, in any order."""
+        if outside.target.broken:
+            raise Violation(f"I2: {outside.target.broken[0]}")
+        found = {name: _lines(outside.rows(name)) for name in self._sinks}
+        if self.expected is None:
+            self.expected = found
+        for name, lines in self.expected.items():
+            self._compare(name, lines, found[name])
+
+    def _compare(self, name: str, expected: Counter[bytes], found: Counter[bytes]) -> None:
+        too_many: Any = found - expected
+        if self._at_least_once:
+            too_many = {}
+        elif self._sinks[name] == "at_least_once":
+            too_many = dict.fromkeys(found.keys() - expected, 1)
+        too_few = expected - found
+        if too_many or too_few:
+            raise Violation(f"I1: {name} has {some(too_many)} too many, {some(too_few)} too few")
+
+
+def _lines(records: list[Any]) -> Counter[bytes]:
+    options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_SORT_KEYS
+    return Counter(orjson.dumps(json_value(record), option=options) for record in records)
+
+
+def _check_fakes(job: Job) -> None:
+    sources = {node.name for node in job.graph.nodes if isinstance(node.spec, SourceStep)}
+    services = {node.spec.uses for node in job.graph.nodes if isinstance(node.spec, Call)}
+    for replaced in job.fakes:
+        if replaced not in (sources if isinstance(replaced, str) else services):
+            names = ", ".join(sorted(filter(None, sources))) or "none has a name"
+            raise DefinitionError(
+                f"Job(fakes={{{replaced!r}: ...}}) replaces nothing of job {job.name!r}: write "
+                f"the name of a source ({names}) or the function of a uses="
+            )
+
+
+def simulated_settings(job: Job) -> JobSettings:
+    """The job's own settings, with checkpoints in the simulated world, and restarts enough for
+    every fault."""
+    own = job.settings({}).checkpoints
+    checkpoints = Checkpoints(to="/checkpoints", every="20ms")
+    if own is not None:
+        checkpoints = dataclasses.replace(own, to="/checkpoints", every="20ms")
+    restart = Restart.fixed_delay(attempts=_RESTARTS, delay="1ms")
+    return job.settings({"checkpoints": checkpoints, "restart": restart})
+
+
+def _mode(settings: JobSettings) -> str:
+    return settings.checkpoints.mode if settings.checkpoints is not None else ""
+
+
+def learn_output(subject: UserJob) -> None:
+    """Run the job undisturbed, so that its output is known; raises Violation if it does not end."""
+    outcome = run_case(Case(subject, (), "undisturbed"))
+    if outcome.failure is not None:
+        raise Violation(f"the job fails when nothing disturbs it: {outcome.failure}")
+
+
+def draw_user_case(subject: UserJob, seed: int) -> Case:
+    """Draw what goes wrong, and a schedule. Nothing fails inside the user's functions: crashes at
+    their turns of the event loop do as well."""
+    rnd = random.Random(f"case {seed}")
+    return Case(subject, draw_plan(rnd), f"schedule {seed}")
