@@ -60,12 +60,11 @@ def _simulate(context: typer.Context, job: str | None, **before: Any) -> None:
     words = (job, *context.args) if job else ()
     whole = before["traceback"] or "--traceback" in words
     with redirect_stdout(sys.stderr if before["json"] or "--json" in words else stdout):
-        with errors.shown(whole=whole, code=errors.WRONG_USE):
-            _check_choice(job, before)
         given = _load(words)[1] if words else {}
         with errors.shown(whole=whole):
-            asked = simulate_options.options_of(options.merged(before, given))
-            code = _run(words, asked, stdout)
+            values = options.merged(before, given)
+            _check_choice(job, values)
+            code = _run(words, simulate_options.options_of(values), stdout)
     raise typer.Exit(code)
 
 
@@ -129,7 +128,7 @@ def _run(words: Sequence[str], asked: Options, stdout: TextIO) -> int:
     if asked.json:
         as_json(report, stdout)
     else:
-        print_report(report, stdout, " ".join(words) or "--random-jobs")
+        print_report(report, stdout, words[0] if words else "--random-jobs")
     return errors.FAILED if failed else errors.DONE
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from streamcp.api.jobs import Job
 from streamcp.runners.handle import JobHandle, JobResult
 from streamcp.runners.life import JobLife
+from streamcp.storage.contract import CheckpointStorage
 from streamcp.testing.simulation.clock import SimulatedClock
 from streamcp.testing.simulation.loop import SimulatedLoop, Style
 
@@ -38,13 +39,16 @@ class VirtualRuns:
         finally:
             self._loop.close_all()
 
-    def start(self, job: Job, **arguments: Any) -> tuple[JobHandle, asyncio.Task[JobResult]]:
+    def start(
+        self, job: Job, *, storage: CheckpointStorage | None = None, **arguments: Any
+    ) -> tuple[JobHandle, asyncio.Task[JobResult]]:
         """Start `job` as `job.start(**arguments)` does; call it from `main`.
 
+        `storage` is used instead of the directory of `Checkpoints(to=...)`.
         Raises BuildError or SettingsError."""
         settings = job.settings(**arguments)
         job.validate(settings)
-        life = JobLife(job.graph, settings, job.types, clock=self.clock)
+        life = JobLife(job.graph, settings, job.types, clock=self.clock, storage=storage)
         task = self._loop.create_task(life.run(), name=f"job {job.name}")
         return JobHandle(life, task), task
 
@@ -57,7 +61,8 @@ def run_job(
     use: Use | None = None,
     **arguments: Any,
 ) -> JobResult | None:
-    """Run `job` in virtual time until it ends, and return its result; arguments as `job.run`.
+    """Run `job` in virtual time until it ends, and return its result; arguments as `job.run`, and
+    `storage` to be used instead of a directory.
 
     `use(handle)` acts on the running job. What it raises ends the job at once, as a kill does, and
     is raised from here; except asyncio.CancelledError: then the result is None."""

@@ -80,9 +80,10 @@ class UserJob:
             node.spec = SourceStep(source if fake is None else fake)
         elif isinstance(spec, SinkStep):
             node.name = node.label  # a plain sink needs none
-            self._sinks[node.label] = spec.kind
-            make = partial(_SINKS[spec.kind], life.target, node.label, life.call_target)
-            node.spec = dataclasses.replace(spec, open=partial(make, life.opened))
+            kind = "at_least_once" if spec.kind == "plain" else spec.kind
+            self._sinks[node.label] = kind
+            make = partial(_SINKS[kind], life.target, node.label, life.call_target)
+            node.spec = dataclasses.replace(spec, open=partial(make, life.opened), kind=kind)
         elif isinstance(spec, Call) and spec.uses is not None:
             node.spec = dataclasses.replace(spec, uses=job.fakes.get(spec.uses, spec.uses))
 
