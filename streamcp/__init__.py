@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         StepFailed,
         StorageError,
         StreamcpError,
+        TransactionLost,
     )
     from streamcp.operators.context import BroadcastContext, KeyContext
     from streamcp.operators.failures import Failure
@@ -85,6 +86,7 @@ __all__ = [
     "Stream",
     "StreamcpError",
     "Transaction",
+    "TransactionLost",
     "TransactionalSink",
     "codec",
     "collect",
@@ -137,6 +139,7 @@ _HOMES = {
     "Stream": "streamcp.api.streams:Stream",
     "StreamcpError": "streamcp.errors:StreamcpError",
     "Transaction": "streamcp.operators.sinks:Transaction",
+    "TransactionLost": "streamcp.errors:TransactionLost",
     "TransactionalSink": "streamcp.operators.sinks:TransactionalSink",
     "codec": "streamcp.serialization.registry:codec",
     "collect": "streamcp.connectors.collect:collect",

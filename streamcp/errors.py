@@ -54,6 +54,11 @@ class StorageError(StreamcpError):
     """Checkpoint storage could not be read or written."""
 
 
+class TransactionLost(StorageError):
+    """What a sink wrote to a transaction can never be made durable any more; raised by its `write`
+    or `prepare`. The job goes back to its last checkpoint and writes it again."""
+
+
 class CheckpointDamaged(StorageError):
     """A file of a checkpoint is missing, short or has a wrong checksum; the message names it."""
 

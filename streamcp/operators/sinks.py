@@ -66,7 +66,9 @@ class StagedSink(Protocol[T_contra, Token]):
     async def prepare(self, transaction: Transaction, /) -> Token:
         """Make `transaction` durable, so that `commit` can no longer fail for a reason of its own.
 
-        The token is a plain value; it is kept in the snapshot and given to `commit`."""
+        The token is a plain value; it is kept in the snapshot and given to `commit`. What it raises
+        declines the checkpoint, and the next one prepares again; TransactionLost says that this
+        can never work: the job goes back to its last checkpoint, and writes again."""
         ...
 
     async def commit(self, transaction: Transaction, token: Token, /) -> None:

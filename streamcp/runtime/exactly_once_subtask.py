@@ -12,6 +12,7 @@ from typing import Any
 from streamcp.checkpoint.completion import TransactionLog
 from streamcp.checkpoint.failure_reason import FailureReason
 from streamcp.checkpoint.snapshot import SectionKind
+from streamcp.errors import TransactionLost
 from streamcp.operators.sinks import Transaction
 from streamcp.runtime.calling import describe
 from streamcp.runtime.sink_subtask import SinkSubtask
@@ -167,6 +168,8 @@ class TransactionalSubtask(ExactlyOnceSubtask):
         try:
             for name in self._log.to_prepare(snapshot.checkpoint_id):
                 self._log.on_prepared(name, await self._sink.prepare(Transaction(name)))
+        except TransactionLost as error:  # no later checkpoint could ever hold it
+            raise self._failed("could not prepare a transaction", error) from error
         except Exception as error:  # whatever a user's sink raises
             # The transaction stays open to the next checkpoint, which prepares it again.
             self.context.coordinator.decline(

@@ -20,7 +20,7 @@ import orjson
 
 from streamcp.connectors.one_at_a_time import OneAtATime
 from streamcp.durable_files import LOCAL_FILES, DurableFiles, explain
-from streamcp.errors import SerializationError, StorageError
+from streamcp.errors import SerializationError, StorageError, TransactionLost
 from streamcp.file_system import FileSystem
 from streamcp.operators.sinks import Transaction
 
@@ -194,7 +194,7 @@ class _PendingFile:
         except OSError as error:
             # What could not be flushed may be gone from memory too, and a second fsync would say
             # that all is well: this transaction can never be prepared.
-            self._failure = explain("fsynced", self._path, error)
+            self._failure = TransactionLost(str(explain("fsynced", self._path, error)))
             raise self._failure from error
         self._files.sync_directory(self._directory)
 
