@@ -75,8 +75,8 @@ class Life:
     """One process from its start to its end or crash.
 
     `survived` is set by a crash: what the next life finds. `hands` is told of the faults that
-    concern the job as a whole (stop, mode, ...). `rescaling` stands for other parallelisms, None for
-    those of the job. `opened` has what was opened and not yet closed,
+    concern the job as a whole (stop, mode, ...). `rescaling` stands for other parallelisms; None
+    for those of the job. `opened` has what was opened and not yet closed,
     `violations` what was seen where nothing could be raised."""
 
     def __init__(self, world: World, number: int, plan: Plan) -> None:

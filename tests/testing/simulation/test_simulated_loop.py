@@ -186,3 +186,37 @@ def test_nameless_task_is_labelled_by_its_coroutine() -> None:
         return [task_label(named), task_label(nameless)]
 
     assert run(main) == ["worker", "_turns"]
+
+
+def test_task_group_cancels_its_tasks_in_the_same_order_in_every_run() -> None:
+    """It keeps them in a set, whose order would follow from addresses."""
+
+    async def main() -> list[int]:
+        cancelled: list[int] = []
+
+        async def wait(number: int) -> None:
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                cancelled.append(number)
+
+        async def fail() -> None:
+            await asyncio.sleep(0)
+            raise ValueError
+
+        async def together() -> None:
+            async with asyncio.TaskGroup() as group:
+                for number in range(20):
+                    group.create_task(wait(number))
+                group.create_task(fail())
+
+        with pytest.raises(ExceptionGroup):
+            await together()
+        return cancelled
+
+    kept = [object() for _ in range(1000)]
+    orders = []
+    for i in range(10):
+        orders.append(run(main, style="asyncio"))
+        del kept[i::7]  # other addresses are free
+    assert all(order == orders[0] for order in orders)
