@@ -19,7 +19,10 @@ from streamcp.testing.simulation.kinds_loop import is_back_edge
 from streamcp.testing.simulation.world import Life, Outside
 
 # What a slice may put out beyond the room that was free: a step's records may become several each.
-_EXPANSION = {"flat_map": 2, "async_flat_map": 2, "keyed": 3, "keyed_async": 3, "loop": 2}
+_EXPANSION = {
+    **{"flat_map": 2, "async_flat_map": 2, "keyed": 3, "keyed_async": 3},
+    **{"connect": 3, "connect_async": 3, "loop": 2},
+}
 _SHOWN = 3
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from streamcp.api.jobs import Job
 from streamcp.config import EXACTLY_ONCE_MODES, MODES, Checkpoints, Restart
-from streamcp.testing.simulation import kinds, kinds_keyed, kinds_loop
+from streamcp.testing.simulation import kinds, kinds_keyed, kinds_loop, kinds_two_inputs
 from streamcp.testing.simulation.ends import (
     SINKS,
     Ends,
@@ -24,6 +24,7 @@ from streamcp.testing.simulation.ends import (
     source_records,
 )
 from streamcp.testing.simulation.kinds import Exchange, Kind, Step
+from streamcp.testing.simulation.kinds_two_inputs import TwoInputs
 from streamcp.testing.simulation.records import Item, Loose, as_row
 
 KINDS: Mapping[str, Kind] = {
@@ -40,6 +41,10 @@ KINDS: Mapping[str, Kind] = {
     "count": kinds_keyed.Count(),
     "scan": kinds_keyed.Scan(),
     "loop": kinds_loop.Loop(),
+    "connect": kinds_two_inputs.Connect(),
+    "connect_async": kinds_two_inputs.ConnectAsync(),
+    "broadcast": kinds_two_inputs.Broadcast(),
+    "keyed_broadcast": kinds_two_inputs.KeyedBroadcast(),
 }
 
 # No plan has as many faults: more restarts than that are a circle.
@@ -111,8 +116,8 @@ class _Drawing:
         self.steps.append(step)
         return step
 
-    def _source(self) -> tuple[str, str]:
-        options = draw_source(self.rnd, first=not self.steps, longest=self.longest)
+    def _source(self, **fixed: Any) -> tuple[str, str]:
+        options = draw_source(self.rnd, first=not self.steps, longest=self.longest) | fixed
         step = self._add("source", [], "rebalance", **options)
         if not options["splits"]:
             self.steps[-1] = replace(step, parallelism=1)
@@ -127,8 +132,21 @@ class _Drawing:
             exchange = "key"
         elif len(stream) > 1 or rnd.random() < 0.25:
             exchange = "rebalance"
+        second = self._second(kind, stream)
         step = self._add(kind, stream, exchange, **KINDS[kind].draw(rnd))
+        if second:
+            step = self.steps[-1] = replace(step, second=tuple(second))
         return self._outputs(step)
+
+    def _second(self, kind: str, stream: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """What comes by the second input of a kind that has one: a source of its own, or the
+        stream of the first."""
+        drawn = KINDS[kind]
+        if not isinstance(drawn, TwoInputs):
+            return []
+        if drawn.broadcast:
+            return [self._source(splits=0)]
+        return stream if self.rnd.random() < 0.5 else [self._source()]
 
     def _outputs(self, step: Step) -> list[tuple[str, str]]:
         """What goes on: the main output; another one ends in a sink, or joins in again."""
@@ -141,7 +159,9 @@ class _Drawing:
 
     def _sink(self, stream: list[tuple[str, str]]) -> None:
         forward = len(stream) == 1 and self.rnd.random() < 0.4
-        kinds = ("plain",) if self.settings["mode"] == "at_least_once" else SINKS
+        # What every subtask tells comes several times.
+        repeated = self.settings["mode"] == "at_least_once" or stream[0][1] == "told"
+        kinds = ("plain",) if repeated else SINKS
         self._add(self.rnd.choice(kinds), stream, "forward" if forward else "rebalance")
 
 
@@ -209,6 +229,8 @@ def build(spec: JobSpec, ends: Ends) -> Job:
             streams[step.name, "main"] = build_source(job, step, ends)
             continue
         stream = _exchanged(step, [streams[one] for one in step.inputs])
+        if step.second:
+            stream = _connected(step, stream, [streams[one] for one in step.second])
         if step.kind in SINKS:
             build_sink(step, stream, ends)
             continue
@@ -224,6 +246,13 @@ def _exchanged(step: Step, inputs: list[Any]) -> Any:
     return stream.rebalance() if step.exchange == "rebalance" else stream
 
 
+def _connected(step: Step, stream: Any, second: list[Any]) -> Any:
+    kind, other = KINDS[step.kind], second[0].union(*second[1:])
+    if isinstance(kind, TwoInputs) and kind.broadcast:
+        return stream.connect(other.broadcast())
+    return stream.connect(other.key_by(kinds_keyed.key_of))
+
+
 def ordered_outputs(spec: JobSpec) -> dict[str, bool]:
     """Which steps put out the records of a key and origin in their order."""
     ordered: dict[str, bool] = {}
@@ -236,7 +265,8 @@ def ordered_outputs(spec: JobSpec) -> dict[str, bool]:
 
 
 def _input_ordered(step: Step, ordered: Mapping[str, bool]) -> bool:
-    return step.exchange != "rebalance" and all(ordered[name] for name, _ in step.inputs)
+    inputs = step.inputs + step.second
+    return step.exchange != "rebalance" and all(ordered[name] for name, _ in inputs)
 
 
 # ---- in plain Python
@@ -253,7 +283,12 @@ def expected_rows(spec: JobSpec) -> dict[str, Rows]:
             continue
         records = [record for one in step.inputs for record in lists[one]]
         if step.kind not in SINKS:
-            made = KINDS[step.kind].expected(step, records)
+            kind = KINDS[step.kind]
+            if isinstance(kind, TwoInputs):
+                second = [record for one in step.second for record in lists[one]]
+                made = kind.expected_of(step, records, second)
+            else:
+                made = kind.expected(step, records)
             lists |= {(step.name, output): one for output, one in made.items()}
         elif step.inputs[0][1] == "errors":
             rows[step.name] = Counter(("failure", *as_row(record)) for record in records)

@@ -1,4 +1,5 @@
-"""The kinds of steps that random jobs are drawn from; `kinds_keyed` has those with state.
+"""The kinds of steps that random jobs are drawn from; `kinds_keyed` has those with state,
+`kinds_two_inputs` those with two inputs.
 
 A kind is one small class: what it draws, what it adds to a stream, and what it makes of a list of
 records in plain Python. To add one, write it and list it in `jobs.KINDS`.
@@ -27,7 +28,8 @@ class Step:
     """One step of a drawn job; also a source (no inputs) or a sink.
 
     `inputs` names outputs of other steps as (step, output); several are united. Behind "forward"
-    the parallelism is that of the input."""
+    the parallelism is that of the input. `second` is the same for the second input of a step that
+    has two."""
 
     kind: str
     name: str
@@ -35,15 +37,20 @@ class Step:
     exchange: Exchange = "forward"
     parallelism: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)
+    second: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         """One line."""
-        inputs = ", ".join(
-            name if output == "main" else f"{name}.{output}" for name, output in self.inputs
-        )
+        inputs = _listed(self.inputs)
         behind = f" behind {inputs} by {self.exchange}" if inputs else ""
+        if self.second:
+            behind += f", input 2 behind {_listed(self.second)}"
         options = "".join(f" {name}={value}" for name, value in self.options.items())
         return f"{self.name}: {self.kind}{behind}, parallelism {self.parallelism}{options}"
+
+
+def _listed(outputs: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(name if output == "main" else f"{name}.{output}" for name, output in outputs)
 
 
 class Hooks(Protocol):

@@ -52,7 +52,7 @@ class Keyed(Kind):
 
         def process(item: AnyItem, state: Seen, ctx: KeyContext[int]) -> list[Item]:
             hooks.user(step.name, item)
-            return _worked(step, item, state, ctx, ordered)
+            return worked(step, item, state, ctx, ordered)
 
         return {"main": self.process(step, stream, hooks, process, common(step))}
 
@@ -65,13 +65,17 @@ class Keyed(Kind):
         options: dict[str, Any],
     ) -> Any:
         """Add the verb."""
+        on_timer = self.on_timer(step, hooks)
+        return stream.process(function, state=Seen, on_timer=on_timer, **options)
+
+    def on_timer(self, step: Step, hooks: Hooks) -> Callable[..., list[Item]] | None:
+        """A function that emits a record per timer, if the step has timers."""
 
         def on_timer(timestamp: int, state: Seen, ctx: KeyContext[int]) -> list[Item]:
             hooks.user(f"timer of {step.name}", ctx.key)
             return [Item(ctx.key, f"timer {step.name}", (timestamp,))]
 
-        called = on_timer if step.options["timers"] == "due" else None
-        return stream.process(function, state=Seen, on_timer=called, **options)
+        return on_timer if step.options["timers"] == "due" else None
 
     def expected(self, step: Step, records: Sequence[Any]) -> Lists:
         """Each record, own ones, and one per timer."""
@@ -84,9 +88,10 @@ class Keyed(Kind):
         return {"main": made}
 
 
-def _worked(
+def worked(
     step: Step, item: AnyItem, state: Seen, ctx: KeyContext[int], ordered: bool
 ) -> list[Item]:
+    """Note a record in the state; return what comes of it, the record itself last."""
     mark = state.note(item, ordered=ordered)
     if step.options["timers"] == "due":
         ctx.set_timer(state.count)  # long past
@@ -109,12 +114,12 @@ class KeyedAsync(Keyed):
 
         async def process(item: AnyItem, state: Seen, ctx: KeyContext[int]) -> list[Item]:
             hooks.user(step.name, item)
-            worked = _worked(step, item, state, ctx, ordered)
+            done = worked(step, item, state, ctx, ordered)
             count = state.count
             await wait(item)
             # Two calls of one key at once would show as a record that came twice.
             mark = "" if state.count == count else "#twice at once"
-            return [*worked[:-1], Item(ctx.key, item.origin, item.seq, worked[-1].tag + mark)]
+            return [*done[:-1], Item(ctx.key, item.origin, item.seq, done[-1].tag + mark)]
 
         return {"main": self.process(step, stream, hooks, process, call_options(step))}
 
