@@ -46,6 +46,7 @@ class Files:
 
     def rows(self, sink: str) -> Iterator[Any]:
         """The committed lines of a file sink."""
+        self.disk.plan()  # faults of the life that has ended are none of its reader's
         files = self.disk.process("reader").files
         for name in files.list_directory(self.folder(sink)):
             if name.endswith(".jsonl") and not name.startswith("."):

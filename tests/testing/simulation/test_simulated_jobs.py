@@ -10,6 +10,8 @@ import os
 
 import pytest
 
+from streamcp.testing.simulation.jobs import KINDS, is_sound
+from streamcp.testing.simulation.kinds_two_inputs import TwoInputs
 from streamcp.testing.simulation.run import draw_case, run_seed
 from streamcp.testing.simulation.trace import Trace
 
@@ -47,3 +49,17 @@ def test_seeds_of_the_suite_see_every_kind_of_thing_happen() -> None:
         "restored in-flight records",
     )
     assert all(seen[name] > 0 for name in wanted), seen
+
+
+def test_seeds_of_the_suite_draw_every_kind_of_step() -> None:
+    drawn = {step.kind for seed in range(300) for step in draw_case(seed).job.steps}
+    assert drawn >= {*KINDS}
+
+
+def test_drawn_jobs_are_sound_and_say_which_input_is_the_second() -> None:
+    for seed in range(300):
+        job = draw_case(seed).job
+        assert is_sound(job), job
+        for step in job.steps:
+            assert bool(step.second) == isinstance(KINDS.get(step.kind), TwoInputs)
+            assert ("input 2 behind" in str(step)) == bool(step.second)
