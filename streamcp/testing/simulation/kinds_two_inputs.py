@@ -2,9 +2,9 @@
 
 What comes by the second input is marked with the step's name, so that the same stream may come by
 both. A broadcast input is one source in one split: every subtask must learn the same records in
-the same order, and tells each of them with the number of those that it has learnt. How many
-subtasks tell it does not matter: a record that one of them lost, or learnt twice, has a wrong
-number.
+the same order, and tells each of them with the number of those that it has learnt. So a record
+that one of them never learnt, or learnt twice, shows in what is told, unless what others tell
+comes again after a restore; the next number is wrong even then.
 """
 
 from __future__ import annotations
@@ -140,9 +140,9 @@ class Broadcast(TwoInputs):
         return stream.process(read, _learning(step, hooks), broadcast_state=Seen, **common(step))
 
     def expected_of(self, step: Step, first: Sequence[Any], second: Sequence[Any]) -> Lists:
-        """The records, and what was learnt, each with its number."""
+        """The records, and what every subtask has learnt, each with its number."""
         told = [_told(step, item, i + 1, "") for i, item in enumerate(second)]
-        return {"main": list(first), "told": told}
+        return {"main": list(first), "told": told * step.parallelism}
 
 
 def _learning(step: Step, hooks: Hooks) -> Callable[..., list[Item]]:
