@@ -9,6 +9,7 @@ import pytest
 import streamcp as sc
 from streamcp.checkpoint.mode_policy import TaskFacts
 from streamcp.runners.tasks import LocalTasks
+from streamcp.runtime.replay import Replay
 from tests.runtime.engine import Engine, until
 
 
@@ -41,4 +42,6 @@ async def test_broadcast_record_counts_once_for_its_sender_and_whole_for_every_r
 
 
 def _facts(engine: Engine) -> list[TaskFacts]:
-    return LocalTasks(engine.plan, engine.subtasks, engine.work_list, engine.context).facts()
+    replay = Replay(engine.subtasks, engine.plan.downstream())
+    tasks = LocalTasks(engine.plan, engine.subtasks, engine.work_list, engine.context, replay)
+    return tasks.facts()

@@ -187,6 +187,11 @@ def rescaled(spec: JobSpec, seed: int) -> JobSpec:
     return replace(spec, steps=tuple(steps))
 
 
+def with_parallelism_1(spec: JobSpec) -> JobSpec:
+    """The same job with one subtask per step."""
+    return replace(spec, steps=tuple(replace(step, parallelism=1) for step in spec.steps))
+
+
 def draw_settings(rnd: random.Random) -> dict[str, Any]:
     """Draw checkpoints, capacity and restart delay."""
     # A job all of whose checkpoints expire must not fail by that, again and again.

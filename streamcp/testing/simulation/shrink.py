@@ -6,8 +6,9 @@ job reaches a fault's count at another moment, so a few schedules are tried for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from streamcp.testing.simulation.faults import Plan
 from streamcp.testing.simulation.jobs import KINDS, JobSpec, is_sound, outputs_of
@@ -15,6 +16,7 @@ from streamcp.testing.simulation.kinds import Step
 from streamcp.testing.simulation.run import Case, RandomJob
 
 Fails = Callable[[Case], bool]
+Output: TypeAlias = tuple[str, str]
 
 # Enough for jobs as they are drawn; a run takes some tens of milliseconds.
 BUDGET = 400
@@ -54,7 +56,7 @@ def _candidates(case: Case) -> Iterator[Case]:
         return
     for spec in _smaller_jobs(case.job.spec):
         if is_sound(spec):
-            smaller = replace(case, job=RandomJob(spec))
+            smaller = replace(case, job=replace(case.job, spec=spec))
             for number in range(_SCHEDULES):
                 yield replace(smaller, schedule=f"{case.schedule}{'+' * number}")
 
@@ -83,7 +85,8 @@ def _smaller_jobs(spec: JobSpec) -> Iterator[JobSpec]:
 def _without(spec: JobSpec, left_out: Step) -> Iterator[JobSpec]:
     """The job without a step: what read it reads its first input instead.
 
-    Without a source, or a sink, what only it feeds, or what feeds it, loses that input."""
+    Without a source, or a sink, what only it feeds, or what feeds it, loses that input; a step
+    that loses its second one is left out as well."""
     steps: list[Step] = []
     gone: dict[tuple[str, str], tuple[str, str] | None] = {}
     for output in outputs_of(left_out):
@@ -91,14 +94,22 @@ def _without(spec: JobSpec, left_out: Step) -> Iterator[JobSpec]:
     for step in spec.steps:
         if step.name == left_out.name:
             continue
-        inputs = [gone.get(one, one) for one in step.inputs]
-        kept = tuple(dict.fromkeys(one for one in inputs if one is not None))
-        if step.inputs and not kept:
-            gone |= {(step.name, output): None for output in outputs_of(step)}
+        kept, second = _still_there(step.inputs, gone), _still_there(step.second, gone)
+        if (step.inputs and not kept) or (step.second and not second):
+            first = kept[0] if kept else None
+            gone |= {(step.name, output): first for output in outputs_of(step)}
             continue
-        steps.append(_fitting(replace(step, inputs=kept), steps))
+        steps.append(_fitting(replace(step, inputs=kept, second=second), steps))
     if any(step.kind not in KINDS and step.kind != "source" for step in steps):
         yield JobSpec(tuple(steps), spec.settings)
+
+
+def _still_there(
+    inputs: tuple[Output, ...], gone: Mapping[Output, Output | None]
+) -> tuple[Output, ...]:
+    """What is read now; an output that is gone stands for another one, or for none."""
+    found = [gone.get(one, one) for one in inputs]
+    return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
 def _fitting(step: Step, before: list[Step]) -> Step:
