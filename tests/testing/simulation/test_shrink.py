@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streamcp.testing.simulation.jobs import is_sound
+from streamcp.testing.simulation.jobs import KINDS, is_sound
+from streamcp.testing.simulation.kinds_two_inputs import TwoInputs
 from streamcp.testing.simulation.run import Case, RandomJob, draw_case
 from streamcp.testing.simulation.shrink import shrink
 
@@ -51,3 +52,23 @@ def test_no_more_runs_than_the_budget() -> None:
 
     shrink(draw_case(1), fails, budget=7)
     assert len(runs) == 7
+
+
+def test_no_candidate_has_a_step_that_lost_one_of_its_two_inputs() -> None:
+    def of_two_inputs(case: Case) -> bool:
+        return any(kind in _kinds(case) for kind in ("connect", "broadcast", "keyed_broadcast"))
+
+    seen: list[Case] = []
+    for case in filter(of_two_inputs, map(draw_case, range(60))):
+        shrink(case, lambda one: seen.append(one) is not None, budget=100)
+    steps = [
+        step
+        for case in seen
+        if isinstance(case.job, RandomJob)
+        for step in case.job.spec.steps
+        if step.kind in KINDS
+    ]
+    assert len(steps) > 1000
+    for step in steps:
+        assert step.inputs
+        assert bool(step.second) == isinstance(KINDS[step.kind], TwoInputs), step

@@ -10,9 +10,9 @@ import os
 
 import pytest
 
-from streamcp.testing.simulation.jobs import KINDS, is_sound
+from streamcp.testing.simulation.jobs import KINDS, JobSpec, is_sound
 from streamcp.testing.simulation.kinds_two_inputs import TwoInputs
-from streamcp.testing.simulation.run import draw_case, run_seed
+from streamcp.testing.simulation.run import RandomJob, draw_case, run_seed
 from streamcp.testing.simulation.trace import Trace
 
 _CHUNK = 20
@@ -51,14 +51,20 @@ def test_seeds_of_the_suite_see_every_kind_of_thing_happen() -> None:
     assert all(seen[name] > 0 for name in wanted), seen
 
 
+def _drawn(seed: int) -> JobSpec:
+    job = draw_case(seed).job
+    assert isinstance(job, RandomJob)
+    return job.spec
+
+
 def test_seeds_of_the_suite_draw_every_kind_of_step() -> None:
-    drawn = {step.kind for seed in range(300) for step in draw_case(seed).job.steps}
+    drawn = {step.kind for seed in range(300) for step in _drawn(seed).steps}
     assert drawn >= {*KINDS}
 
 
 def test_drawn_jobs_are_sound_and_say_which_input_is_the_second() -> None:
     for seed in range(300):
-        job = draw_case(seed).job
+        job = _drawn(seed)
         assert is_sound(job), job
         for step in job.steps:
             assert bool(step.second) == isinstance(KINDS.get(step.kind), TwoInputs)
