@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -418,9 +419,9 @@ class Coordinator:
             return
         if self._storage is not None:
             manifest = self._manifest(pending, all_in)
-            self._pin_for_savepoints(self._storage, pending.checkpoint_id)
             try:
-                await in_thread(self._storage.complete, manifest)
+                with self._pinned(self._storage, pending.checkpoint_id):
+                    await in_thread(self._storage.complete, manifest)
             except Fenced:
                 pending.end(FailureReason.FENCED)
                 raise
@@ -431,11 +432,21 @@ class Coordinator:
                 return
         self._completed(pending)
 
-    def _pin_for_savepoints(self, storage: CheckpointStorage, checkpoint_id: int) -> None:
+    @contextmanager
+    def _pinned(self, storage: CheckpointStorage, checkpoint_id: int) -> Iterator[None]:
+        """Keep a checkpoint for the savepoints that are to be copied from it: they unpin it, unless
+        they do not learn of it, since it did not complete or the attempt ends meanwhile."""
         _, decision = self._running[checkpoint_id]
-        for wish in self._requests.wishes(decision.requests):
-            if wish.savepoint:
-                storage.pin(checkpoint_id)
+        wishes = self._requests.wishes(decision.requests)
+        savepoints = range(sum(wish.savepoint for wish in wishes))
+        for _ in savepoints:
+            storage.pin(checkpoint_id)
+        try:
+            yield
+        except BaseException:  # a cancellation, too
+            for _ in savepoints:
+                storage.unpin(checkpoint_id)
+            raise
 
     def _manifest(self, pending: PendingCheckpoint, all_in: AllAcknowledged) -> Manifest:
         facts = self._facts

@@ -220,6 +220,8 @@ class JobLife:
             raise CheckpointFailed(f"job {self.job!r} has ended before anything of it ran")
         if self._state == "ended":
             raise CheckpointFailed(f"job {self.job!r} has ended: nothing is left to be captured")
+        if self._state == "restarting":  # woken by a stop: no attempt follows that could answer
+            raise CheckpointFailed(f"job {self.job!r} has been stopped before it ran again")
         return self._attempt.coordinator
 
     # ---- attempts
@@ -236,8 +238,15 @@ class JobLife:
         finally:
             self._state = "ended"
             self._running.set()
+            self._answer_waiting()
             if self._storage is not None:
                 self._storage.close()
+
+    def _answer_waiting(self) -> None:
+        """Whatever ended the job, a cancellation too: who asked for a checkpoint waits no more."""
+        if self._attempt is not None:
+            error = CheckpointFailed(f"job {self.job!r} has ended before it")
+            self._attempt.coordinator.close(error)
 
     async def _try_once(self, strategy: RestartStrategy) -> Outcome | None:
         """Run one attempt; None says that another is to follow."""
@@ -295,7 +304,6 @@ class JobLife:
         self._plan = prepared.plan
         self._attempt = Attempt(prepared, self._clock, self.log)
         outcome = await self._attempt.run(self._on_running)
-        self._attempt.coordinator.close(CheckpointFailed(f"job {self.job!r} has ended before it"))
         if outcome == "finished":
             self.log.record(
                 events.JobFinished(self._clock.wall_ms(), self.job, self._attempt.number)

@@ -22,6 +22,7 @@ from streamcp.identifiers import SubtaskId
 from streamcp.observability import events
 from streamcp.testing.clock import ManualClock
 from streamcp.testing.loop import run_virtual
+from tests.runtime.engine import until
 
 SOURCE, SINK = SubtaskId("source", 0), SubtaskId("sink", 0)
 
@@ -106,6 +107,9 @@ class Storage:
 
     def pin(self, checkpoint_id: int) -> None:
         self.pinned.append(checkpoint_id)
+
+    def unpin(self, checkpoint_id: int) -> None:
+        self.pinned.remove(checkpoint_id)
 
     def append_history(self, entry: Any) -> None:
         self.history.append(entry)
@@ -241,6 +245,32 @@ def test_no_second_checkpoint_starts_while_one_runs(bench: Bench) -> None:
         assert len(bench.tasks.triggers) == 2
 
     run(bench, body)
+
+
+def test_checkpoint_that_cannot_be_completed_stays_pinned_for_no_savepoint(bench: Bench) -> None:
+    """It may be complete after all (P34): then retention must get it."""
+    bench.tasks.on_start = bench.answer
+    bench.storage.error = StorageError("the link was made, but nobody was told")
+
+    async def body() -> None:
+        with pytest.raises(CheckpointFailed, match="nobody was told"):
+            await bench.coordinator.request(Wish(savepoint=True))
+        assert bench.storage.pinned == []
+
+    run(bench, body)
+
+
+def test_attempt_that_ends_while_a_checkpoint_completes_leaves_it_unpinned(bench: Bench) -> None:
+    bench.tasks.on_start = bench.answer
+
+    async def main() -> None:
+        async with bench.running():
+            waiting = bench.coordinator.request(Wish(savepoint=True))
+            await until(lambda: bool(bench.storage.pinned))
+            assert not waiting.done()
+
+    run_virtual(main())
+    assert bench.storage.pinned == []
 
 
 OVERLAPPING = {"mode": "aligned", "max_concurrent": 2}

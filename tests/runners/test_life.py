@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import streamcp as sc
-from streamcp.errors import Fenced, JobFailed, StorageError
+from streamcp.errors import CheckpointFailed, Fenced, JobFailed, StorageError
 from streamcp.observability import events
 from streamcp.runners.handle import JobHandle, JobResult
 from streamcp.runners.life import JobLife
@@ -418,6 +419,72 @@ async def test_stop_while_waiting_to_restart_ends_the_job(tmp_path: Path) -> Non
         await until(lambda: any(isinstance(e, events.JobRestarting) for e in life.log.events()))
         result = await JobHandle(life, task).stop()
     assert result.outcome == "stopped"
+
+
+@virtual_time
+@pytest.mark.parametrize("waits_before", [True, False])
+async def test_request_while_waiting_to_restart_fails_when_the_job_is_stopped(
+    tmp_path: Path, waits_before: bool
+) -> None:
+    """Whether it has waited since before the failure or only since then."""
+    closed = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def never_opens() -> Any:
+        await closed.wait()
+        raise ValueError("cannot be opened")
+        yield
+
+    async def add(record: int, service: Any) -> int:
+        return record
+
+    job = sc.Job("job")
+    mapped = job.source(counting([1]), name="source").map(add, uses=never_opens, name="step")
+    mapped.sink(Target().sink(direct=True), name="out")
+    life = life_of(
+        job,
+        checkpoints=checkpoints(tmp_path),
+        restart=sc.Restart.fixed_delay(attempts=2, delay="1h"),
+    )
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(life.run())
+        handle = JobHandle(life, task)
+        asked = [group.create_task(_refused(handle))] if waits_before else []
+        await until(lambda: life.view().attempt > 0)
+        closed.set()
+        await until(lambda: life.view().state == "restarting")
+        asked.append(group.create_task(_refused(handle)))
+        await asyncio.sleep(1)
+        await handle.stop()
+    assert [one.result() for one in asked] == ["stopped"] * len(asked)
+
+
+async def _refused(handle: JobHandle) -> str:
+    with pytest.raises(CheckpointFailed, match=r"stopped|ended"):
+        await handle.checkpoint()
+    return "stopped"
+
+
+@virtual_time
+async def test_request_at_a_job_that_is_cancelled_fails_instead_of_waiting(tmp_path: Path) -> None:
+    gate = Gate()
+    job = sc.Job("job")
+    source = job.source(counting([1, 2], gate), name="source")
+
+    async def never(record: int) -> int:
+        await asyncio.Event().wait()
+        return record
+
+    source.map(never, name="stuck", ordered=False).sink(Target().sink(direct=True), name="out")
+    life = life_of(job, checkpoints=checkpoints(tmp_path, mode="aligned"))
+    task = asyncio.create_task(life.run())
+    await until(lambda: life.view().state == "running")
+    asked = asyncio.create_task(life.request_checkpoint())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(CheckpointFailed, match="has ended"):
+        async with asyncio.timeout(100):
+            await asked
 
 
 async def test_fresh_ignores_older_checkpoints_and_keeps_ids_increasing(tmp_path: Path) -> None:
