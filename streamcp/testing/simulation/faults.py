@@ -24,6 +24,8 @@ Action: TypeAlias = Literal[
     "cancel",  # the job's task is cancelled, as a second Ctrl-C does
     "stop",  # with a last checkpoint
     "checkpoint",  # asked for
+    "savepoint",  # asked for
+    "stop with savepoint",
     "mode",
     "interval",
     "alignment timeout",
@@ -116,7 +118,7 @@ def _change(rnd: random.Random, life: int) -> Fault:
         ("checkpoint", "checkpoint", "checkpoint", "mode", "interval", "alignment timeout")
     )
     if rnd.random() < 0.1:
-        action = rnd.choice(("stop", "cancel"))
+        action = rnd.choice(("stop", "cancel", "savepoint", "stop with savepoint"))
     values: dict[Action, tuple[Any, ...]] = {
         "mode": EXACTLY_ONCE_MODES,
         "interval": (None, "1ms", "5ms", "50ms"),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from streamcp.api.jobs import Job
@@ -17,7 +18,7 @@ from streamcp.errors import CheckpointFailed, SettingsError, StreamcpError
 from streamcp.observability import events
 from streamcp.runners.handle import JobHandle
 from streamcp.runners.life import JobLife
-from streamcp.testing.simulation.faults import Fault
+from streamcp.testing.simulation.faults import Action, Fault
 from streamcp.testing.simulation.invariants import Violation, check_manifest
 from streamcp.testing.simulation.storage import WatchedStorage
 from streamcp.testing.simulation.trace import event_text
@@ -26,6 +27,9 @@ from streamcp.testing.simulation.world import Life
 Ending: TypeAlias = Literal[
     "finished", "already_finished", "stopped", "cancelled", "crashed", "failed"
 ]
+
+
+_SAVEPOINTS = Path("/savepoints")
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,8 @@ class Process:
         elif fault.action == "alignment timeout":
             handle.set_alignment_timeout(fault.value)
         else:
-            ask = handle.stop if fault.action == "stop" else handle.checkpoint
-            self._asked.add(self.life.world.loop.create_task(_tolerant(ask), name="asked"))
+            ask = _tolerant(lambda: _asked_of(handle, fault.action))
+            self._asked.add(self.life.world.loop.create_task(ask, name="asked"))
 
     # ---- what is seen of it
 
@@ -107,6 +111,18 @@ class Process:
             check_manifest(manifest)
         except Violation as error:
             self.life.violations.append(str(error))
+
+
+def _asked_of(handle: JobHandle, action: Action) -> Coroutine[Any, Any, Any]:
+    match action:
+        case "stop":
+            return handle.stop()
+        case "savepoint":
+            return handle.savepoint(_SAVEPOINTS)
+        case "stop with savepoint":
+            return handle.stop(savepoint=_SAVEPOINTS)
+        case _:
+            return handle.checkpoint()
 
 
 async def _tolerant(ask: Callable[[], Coroutine[Any, Any, Any]]) -> None:

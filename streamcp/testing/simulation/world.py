@@ -104,6 +104,9 @@ class Life:
         """Nothing of this life takes effect any more."""
         self.world.loop.at_step.clear()
         self.disk.end()
+        disk = self.files.disk
+        disk.plan()
+        disk.capacity, disk.before, disk.delay, disk.trace = None, None, None, None
 
     def _prepare_disk(self, faults: list[DiskFault]) -> None:
         disk = self.files.disk
