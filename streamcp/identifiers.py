@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -66,6 +67,34 @@ class TransactionId:
         """A stable text for file names and tables of the target: no two ids share one."""
         prefix = transaction_prefix(self.job, self.sink, self.fork)
         return f"{prefix}{self.subtask}.{self.attempt}.{self.number}"
+
+
+class KeptTransactions(Collection[str]):
+    """The transactions that a starting attempt must leave alone, as texts: those of `names`, and
+    all of attempts that are not earlier than it.
+
+    Only `names` can be listed; so ask with `in`. A copy that was taken over from may still be
+    starting when the new one writes: it must not remove what it knows nothing of (rule P34)."""
+
+    def __init__(self, names: Iterable[str], attempt: int) -> None:
+        """Keep `names`, and what began with `attempt` or later."""
+        self._names = frozenset(names)
+        self._attempt = attempt
+
+    def __contains__(self, text: object) -> bool:
+        """Also of a text that belongs to no transaction: it is somebody else's."""
+        if text in self._names:
+            return True
+        attempt = str(text).rsplit(".", 2)[-2:-1]
+        return not attempt or not attempt[0].isdecimal() or int(attempt[0]) >= self._attempt
+
+    def __iter__(self) -> Iterator[str]:
+        """Give those that are known by name."""
+        return iter(sorted(self._names))
+
+    def __len__(self) -> int:
+        """Count those that are known by name."""
+        return len(self._names)
 
 
 def _quoted(name: str) -> str:

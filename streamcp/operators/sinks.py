@@ -10,8 +10,9 @@ A sink object may be an async context manager; it is entered before the first re
 after the last one. It may have `async def abort_others(prefix: str, kept: Collection[str])`:
 called once per sink object at each start, before any subtask of this sink writes. It removes from
 the target every transaction whose id starts with `prefix` (those of this sink of this job, of all
-its subtasks and earlier attempts, and no others), except those in `kept`, which the restored
-checkpoint names.
+its subtasks and attempts, and no others), except those in `kept`: ask for each with `in`, since
+beside what the restored checkpoint names, it contains all of attempts that began later, which
+cannot be listed.
 """
 
 from __future__ import annotations

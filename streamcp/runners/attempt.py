@@ -14,7 +14,7 @@ from streamcp.coordinator.coordinator import Coordinator
 from streamcp.coordinator.gateway import JobFacts
 from streamcp.errors import StepFailed
 from streamcp.graph.physical import PhysicalPlan
-from streamcp.identifiers import SubtaskId, transaction_prefix
+from streamcp.identifiers import KeptTransactions, SubtaskId, transaction_prefix
 from streamcp.observability import events
 from streamcp.operators.steps import Call, Opener, SourceStep
 from streamcp.runners.matching import task_shapes
@@ -158,7 +158,7 @@ class Attempt:
             }
             for fork in self._prepared.forks:
                 prefix = transaction_prefix(self._prepared.plan.job, sink.step, fork)
-                await sink.abort_others(prefix, kept)
+                await sink.abort_others(prefix, KeptTransactions(kept, self.number))
 
     def _tell_started(self, started: float) -> None:
         job, now = self._prepared.plan.job, self._clock.wall_ms()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from streamcp.observability import events
 from tests.recovery.world import (
     Copies,
     Target,
+    TransactionalTargetSink,
     happened,
     staged,
     transactional,
@@ -109,6 +111,40 @@ def test_copy_that_was_taken_over_from_while_it_waits_to_restart_does_not_take_b
             await old_task
         result = await new_task
         assert (result.outcome, result.attempts) == ("finished", 1)
+
+    copies.run(main)
+    _expect_each_once(target)
+
+
+def test_old_copy_that_is_still_starting_removes_nothing_of_the_new_one(tmp_path: Path) -> None:
+    """What the new copy has prepared lies in the target, and no checkpoint names it yet."""
+    target, copies = Target(), Copies()
+    opening: list[str] = []
+    written = asyncio.Event()
+
+    class SlowToOpen(TransactionalTargetSink):
+        async def __aenter__(self) -> SlowToOpen:
+            opening.append("copy")
+            if len(opening) == 1:
+                await written.wait()
+            return self
+
+        async def write(self, records: Sequence[Any], transaction: sc.Transaction, /) -> None:
+            await super().write(records, transaction)
+            written.set()
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+    async def main() -> None:
+        sink = partial(SlowToOpen, target, lambda: None)
+        _, old_task = copies.start(_job(tmp_path, sink))
+        await asyncio.sleep(1)
+        _, new_task = copies.start(_job(tmp_path, sink), take_over=True)
+        with pytest.raises(sc.Fenced):
+            await old_task
+        result = await new_task
+        assert result.attempts == 1
 
     copies.run(main)
     _expect_each_once(target)

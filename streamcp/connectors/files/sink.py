@@ -121,9 +121,7 @@ class JsonLines:
 
     async def abort_others(self, prefix: str, kept: Collection[str]) -> None:
         """Remove the pending files of all transactions that start with `prefix`, except `kept`."""
-        await self._thread.run(
-            _remove_others, self._files, self._directory, prefix, frozenset(kept)
-        )
+        await self._thread.run(_remove_others, self._files, self._directory, prefix, kept)
 
 
 class _PendingFile:
@@ -295,7 +293,9 @@ def _check_length(pending: Path, found: int, length: int) -> None:
         )
 
 
-def _remove_others(files: DurableFiles, directory: Path, prefix: str, kept: frozenset[str]) -> None:
+def _remove_others(
+    files: DurableFiles, directory: Path, prefix: str, kept: Collection[str]
+) -> None:
     for name in files.list_directory(directory):
         transaction_id = name.removeprefix(".").removesuffix(".pending")
         is_pending = name == f".{transaction_id}.pending"

@@ -26,6 +26,7 @@ Action: TypeAlias = Literal[
     "checkpoint",  # asked for
     "savepoint",  # asked for
     "stop with savepoint",
+    "take over",  # a second copy starts, and fences the first
     "mode",
     "interval",
     "alignment timeout",
@@ -118,7 +119,7 @@ def _change(rnd: random.Random, life: int) -> Fault:
         ("checkpoint", "checkpoint", "checkpoint", "mode", "interval", "alignment timeout")
     )
     if rnd.random() < 0.1:
-        action = rnd.choice(("stop", "cancel", "savepoint", "stop with savepoint"))
+        action = rnd.choice(("stop", "cancel", "savepoint", "stop with savepoint", "take over"))
     values: dict[Action, tuple[Any, ...]] = {
         "mode": EXACTLY_ONCE_MODES,
         "interval": (None, "1ms", "5ms", "50ms"),

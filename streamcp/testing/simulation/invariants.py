@@ -120,6 +120,11 @@ def check_nothing_left(life: Life) -> None:
     timers = [handle for handle in loop._scheduled if not handle._cancelled]  # type: ignore[attr-defined]
     if timers:
         raise Violation(f"I8: {len(timers)} timers are left, the first for {timers[0]._callback}")
+    check_closed(life)
+
+
+def check_closed(life: Life) -> None:
+    """I8: a life has closed what it opened."""
     left = [*life.opened, *map(str, life.disk.open_paths())]
     if left:
         raise Violation(f"I8: not closed: {', '.join(sorted(left))}")

@@ -19,7 +19,7 @@ from streamcp.observability import events
 from streamcp.runners.handle import JobHandle
 from streamcp.runners.life import JobLife
 from streamcp.testing.simulation.faults import Action, Fault
-from streamcp.testing.simulation.invariants import Violation, check_manifest
+from streamcp.testing.simulation.invariants import Violation, check_closed, check_manifest
 from streamcp.testing.simulation.storage import WatchedStorage
 from streamcp.testing.simulation.trace import event_text
 from streamcp.testing.simulation.world import Life
@@ -41,11 +41,20 @@ class Ended:
 
 
 class Process:
-    """Runs one life of `job`. `counts` is added to."""
+    """Runs one life of `job`. `counts` is added to, `copy` makes a second copy of it."""
 
-    def __init__(self, life: Life, job: Job, settings: JobSettings, counts: Counter[str]) -> None:
+    def __init__(
+        self,
+        life: Life,
+        job: Job,
+        settings: JobSettings,
+        counts: Counter[str],
+        copy: Callable[[], Process] | None = None,
+    ) -> None:
         self.life = life
         self.counts = counts
+        self._copy = copy
+        self._second: tuple[Process, asyncio.Task[Ended]] | None = None
         storage = life.files.storage(job.name, life.world.clock, life.disk)
         self.job = JobLife(
             job.graph,
@@ -63,12 +72,32 @@ class Process:
         task = self.life.task = loop.create_task(self.job.run(), name="job")
         handle = JobHandle(self.job, task)
         self.life.hands = lambda fault: self._act(handle, fault)
-        await asyncio.wait([task])
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:  # a second copy ends with the first
+            task.cancel()
+            await asyncio.wait([task])
+            raise
         for asked in self._asked:
             asked.cancel()
         if self._asked:
             await asyncio.wait(self._asked)
-        return self._ended(task)
+        return await self._ended_with_second(self._ended(task))
+
+    async def _ended_with_second(self, first: Ended) -> Ended:
+        """Wait for the second copy, if there is one: how it ends is how the life ends."""
+        if self._second is None:
+            return first
+        copy, running = self._second
+        if first.how == "crashed":
+            running.cancel()
+        await asyncio.wait([running])
+        check_closed(copy.life)
+        copy.life.disk.end()
+        self.life.violations += copy.life.violations
+        if first.how in ("crashed", "finished", "already_finished") or running.cancelled():
+            return first
+        return running.result()
 
     def _ended(self, task: asyncio.Task[Any]) -> Ended:
         if self.life.survived is not None:
@@ -94,9 +123,18 @@ class Process:
             handle.set_interval(fault.value)
         elif fault.action == "alignment timeout":
             handle.set_alignment_timeout(fault.value)
+        elif fault.action == "take over":
+            self._take_over()
         else:
             ask = _tolerant(lambda: _asked_of(handle, fault.action))
             self._asked.add(self.life.world.loop.create_task(ask, name="asked"))
+
+    def _take_over(self) -> None:
+        """Start a second copy; a copy that has taken over itself is left alone."""
+        if self._copy is not None and self._second is None:
+            copy = self._copy()
+            running = self.life.world.loop.create_task(copy.run(), name="second copy")
+            self._second = copy, running
 
     # ---- what is seen of it
 

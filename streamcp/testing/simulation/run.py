@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from streamcp.api.jobs import Job
@@ -157,7 +157,7 @@ class _Run:
         life = Life(self.world, number, self.case.plan)
         self.counts["rescaled"] += life.rescaling is not None
         job, settings = self.case.job.build(life)
-        process = Process(life, job, settings, self.counts)
+        process = Process(life, job, settings, self.counts, lambda: self._second_copy(number))
         self.world.loop.look = lambda: self.case.job.check_running(process.job)
         ended = await process.run()
         life.say("life", f"{ended.how} {ended.error or ''}")
@@ -170,6 +170,12 @@ class _Run:
         elif number == self._undisturbed:
             invariants.check_files(life, job.name)
         return ended
+
+    def _second_copy(self, number: int) -> Process:
+        self.counts["taken over"] += 1
+        life = Life(self.world, number, (), beside=True)
+        job, settings = self.case.job.build(life)
+        return Process(life, job, replace(settings, take_over=True), self.counts)
 
 
 _runs = 0

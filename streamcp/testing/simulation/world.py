@@ -79,7 +79,8 @@ class Life:
     for those of the job. `opened` has what was opened and not yet closed,
     `violations` what was seen where nothing could be raised."""
 
-    def __init__(self, world: World, number: int, plan: Plan) -> None:
+    def __init__(self, world: World, number: int, plan: Plan, *, beside: bool = False) -> None:
+        """Begin; `beside` another life, it leaves the disk to that one's faults."""
         self.world = world
         self.number = number
         self.outside = world.outside
@@ -95,6 +96,8 @@ class Life:
             (fault.value for fault in own if fault.action == "rescale"), None
         )
         self._faults = {(fault.counter, fault.at): fault for fault in own}
+        if beside:
+            return
         self._arm_steps()
         self._prepare_disk([fault.value for fault in own if fault.action == "disk fault"])
         if world.trace is not None:
