@@ -149,6 +149,8 @@ def later_run(view: JobView) -> str:
         return "the job has no checkpoints: a later run begins anew"
     if view.last_checkpoint is None and view.restored_from is not None:
         return "no checkpoint is complete since: a later run must be given the savepoint again"
+    if view.last_checkpoint is None and view.attempt == 0:
+        return "nothing of it ran: its checkpoints are as they were"
     if view.last_checkpoint is None:
         return "no checkpoint is complete: a later run begins anew"
     return f"a later run continues from checkpoint {view.last_checkpoint}"

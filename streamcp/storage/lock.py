@@ -118,7 +118,7 @@ class JobLock:
         holder = describe_holder(self._path, self._files)
         return (
             f"another copy of job {self._job!r} is running ({holder}); "
-            "stop it, or start with take_over"
+            "stop it, or start with take_over=True (--take-over)"
         )
 
 

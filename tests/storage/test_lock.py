@@ -35,7 +35,7 @@ def test_second_holder_is_refused_with_the_first_one_named(tmp_path: Path) -> No
     assert "another copy of job 'orders' is running" in message
     assert f"pid {os.getpid()} on " in message
     assert "last heartbeat 2023-11-14 22:13:20+00:00" in message
-    assert message.endswith("stop it, or start with take_over")
+    assert message.endswith("stop it, or start with take_over=True (--take-over)")
 
 
 def test_released_lock_is_free(tmp_path: Path) -> None:
