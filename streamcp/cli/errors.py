@@ -6,6 +6,8 @@ says nothing about what is wrong in it.
 
 from __future__ import annotations
 
+import select
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
@@ -45,8 +47,19 @@ def shown(*, whole: bool, code: int | None = None) -> Iterator[None]:
         yield
     # The job's module and its functions are user code, and may raise anything.
     except Exception as error:
+        if _nobody_reads(error):
+            raise  # typer ends the command in silence
         show_error(error, whole=whole)
         raise typer.Exit(exit_code(error) if code is None else code) from None
+
+
+def _nobody_reads(error: Exception) -> bool:
+    """Say whether `error` means only that stdout was closed, as `| head` does."""
+    if not isinstance(error, BrokenPipeError):
+        return False  # else it may still be a pipe or a socket of the job
+    stdout = select.poll()
+    stdout.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in stdout.poll(0))
 
 
 def console() -> Console:

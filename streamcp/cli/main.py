@@ -6,6 +6,7 @@ that moment and the start of a job nothing has happened that would have to be ke
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ def main() -> None:
         signal.signal(number, _interrupt)
     code = execute(sys.argv[1:])
     ignore_signals()
+    _flush()
     sys.exit(code)
 
 
@@ -55,6 +57,14 @@ def ignore_signals() -> None:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     ignore_signals()
     raise _Interrupted
+
+
+def _flush() -> None:
+    """Write what was printed, now: at the exit Python would complain that nobody reads it."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _code_of(end: SystemExit) -> int:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -42,3 +43,22 @@ def test_signal_before_the_job_is_started_is_a_clean_stop(
         timeout=50,
     )
     assert (ran.returncode, ran.stderr) == (0, "stopped before the job was started\n")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_nobody_reads_ends_the_command_in_silence(
+    write: Write, folder: Path, unbuffered: str
+) -> None:
+    write("job = sc.Job('j')\njob.source(sc.items([1]), name='in').sink(sc.stdout(), name='out')\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as stdout:
+        ran = subprocess.run(
+            [sys.executable, "-m", "streamcp", "graph", "my_job.py"],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=50,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert ran.stderr == ""
