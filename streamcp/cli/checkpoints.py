@@ -57,7 +57,7 @@ def show(
     directory: DirectoryOrSavepoint,
     job: JobName = None,
     checkpoint: Annotated[
-        int | None, typer.Option("--checkpoint", metavar="ID", help="Which one; the newest.")
+        int | None, typer.Option("--checkpoint", metavar="ID", help="Which one (the newest).")
     ] = None,
     in_flight: Annotated[
         bool, typer.Option("--in-flight", help="Print the records that were on their way.")
@@ -132,7 +132,10 @@ def jobs_in(directory: Path, name: str | None) -> list[StoredJob]:
         raise errors.WrongUse(f"{directory} is no directory: name one that checkpoints go to")
     found = find_jobs(directory)
     if not found:
-        raise errors.WrongUse(f"no job has checkpoints in {directory}")
+        raise errors.WrongUse(
+            f"no job has checkpoints in {directory}: name the directory that Checkpoints(to=...) "
+            "or --checkpoints names"
+        )
     if name is None:
         return found
     chosen = [stored for stored in found if stored.name == name]
@@ -146,8 +149,8 @@ def one_job_in(directory: Path, name: str | None) -> StoredJob:
     """Find the only job there, or the one of this name. Raises WrongUse otherwise."""
     found = jobs_in(directory, name)
     if len(found) > 1:
-        names = ", ".join(stored.name for stored in found)
-        raise errors.WrongUse(f"{directory} has several jobs; name one of {names}")
+        paths = ", ".join(str(stored.directory) for stored in found)
+        raise errors.WrongUse(f"{directory} has several jobs; write one of {paths}")
     return found[0]
 
 
@@ -197,7 +200,11 @@ def head(manifest: Manifest, history: History) -> dict[str, Any]:
         "replaying": manifest.replaying,
         "triggered_at": manifest.triggered_at,
         "completed_at": manifest.completed_at,
-        "statistics": dict(history.get(manifest.checkpoint_id, manifest.statistics)),
+        # A manifest is written before the checkpoint is complete; what is shown here is.
+        "statistics": {
+            **history.get(manifest.checkpoint_id, manifest.statistics),
+            "outcome": "completed",
+        },
     }
 
 

@@ -22,7 +22,7 @@ JobDirectory = Annotated[
 ]
 Mode = Annotated[
     str | None,
-    typer.Option("--mode", metavar="MODE", help=f"One of {', '.join(MODES)}; the job's."),
+    typer.Option("--mode", metavar="MODE", help=f"One of {', '.join(MODES)} (the job's own)."),
 ]
 
 
@@ -44,6 +44,7 @@ def savepoint(
 ) -> None:
     """Let a running job take a savepoint now, and print its path."""
     with errors.shown(whole=traceback):
+        _check_mode(mode)
         saved = _asked(job, "savepoint", target=str(target.absolute()), mode=mode)
         _tell(saved, json, str(saved["path"]))
 
@@ -60,6 +61,7 @@ def stop(
 ) -> None:
     """Stop a running job with a last checkpoint, and wait for its end."""
     with errors.shown(whole=traceback):
+        _check_mode(mode)
         target = None if savepoint is None else str(savepoint.absolute())
         result = _asked(job, "stop", savepoint=target, mode=mode)
         line = f"job {result['job']} {result['outcome']}: checkpoint {result['last_checkpoint']}"
@@ -76,7 +78,14 @@ def mode(
 ) -> None:
     """Let a running job use another checkpoint mode from the next checkpoint on."""
     with errors.shown(whole=traceback):
+        _check_mode(mode)
         _tell(_asked(job, "mode", mode=mode), json, f"mode {mode} from the next checkpoint on")
+
+
+def _check_mode(mode: str | None) -> None:
+    """Before the job is asked: its answer would name its methods, and it may not run."""
+    if mode is not None and mode not in MODES:
+        raise errors.WrongUse(f"there is no mode {mode!r}: choose one of {', '.join(MODES)}")
 
 
 def _asked(job: Path, command: str, **arguments: Any) -> dict[str, Any]:

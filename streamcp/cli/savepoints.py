@@ -33,8 +33,10 @@ def list_savepoints(
         rows = [_row(savepoint) for savepoint in find_savepoints(directory)]
         if json:
             print_json(rows, sys.stdout)
-        else:
+        elif rows:
             print_savepoints(rows)
+        else:
+            print(f"no savepoints in {directory}")
 
 
 @app.command("delete")

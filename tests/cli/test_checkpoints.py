@@ -136,7 +136,7 @@ def test_one_of_several_jobs_must_be_named(cli: Cli, stopped: None) -> None:
     assert cli("run", "my_job.py:other", "--quiet").code == 0
     ran = cli("checkpoints", "show", "cp")
     assert ran.code == 2
-    assert "name one of orders, others" in ran.err
+    assert "write one of cp/orders, cp/others" in ran.err
     assert cli("checkpoints", "show", "cp", "others").code == 0
     assert cli("checkpoints", "show", "cp/others").code == 0
     assert len(json.loads(cli("checkpoints", "list", "cp", "--json").out)) == 2
@@ -147,7 +147,7 @@ def test_directory_without_checkpoints_is_wrong_use(cli: Cli, folder: Path) -> N
     (folder / "empty").mkdir()
     ran = cli("checkpoints", "verify", "empty")
     assert ran.code == 2
-    assert "no job has checkpoints in empty" in ran.err
+    assert "no job has checkpoints in empty: name the directory that Checkpoints(to" in ran.err
 
 
 def test_verify_says_that_everything_is_whole(cli: Cli, stopped: None) -> None:

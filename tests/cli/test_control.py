@@ -45,3 +45,16 @@ async def test_refusals_have_their_exit_codes(cli: Cli, folder: Path) -> None:
     assert ended.code == 1
     assert "no job runs in cp/words" in ended.err
     assert cli("checkpoint", "nowhere").code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("mode", "cp", "sideways"), ("savepoint", "cp", "saved", "--mode", "sideways"),
+     ("stop", "cp", "--mode", "sideways")],
+)  # fmt: skip
+def test_unknown_mode_is_wrong_use_before_any_job_is_asked(
+    cli: Cli, folder: Path, arguments: tuple[str, ...]
+) -> None:
+    ran = cli(*arguments)
+    assert ran.code == 2
+    assert "there is no mode 'sideways': choose one of aligned, unaligned" in ran.err

@@ -63,6 +63,7 @@ def test_run_begins_from_a_savepoint_and_refuses_once_it_has_checkpoints(
 def test_run_from_what_is_no_savepoint_is_an_error(cli: Cli, saved: Path) -> None:
     ran = cli("run", "my_job.py", "--from", "saved", "--name", "second")
     assert ran.code == 1
+    assert "nothing of it ran: its checkpoints are as they were" in ran.err
     assert "saved is no savepoint: name a directory that a savepoint made" in ran.err
 
 
@@ -79,9 +80,17 @@ def test_list_in_json_is_one_document_and_names_what_is_wrong(cli: Cli, saved: P
     first, second = json.loads(cli("savepoints", "list", "saved", "--json").out)
     assert (first["path"], first["job"], first["damage"]) == (str(saved), "orders", None)
     assert first["statistics"]["mode"] == "unaligned"
+    assert first["statistics"]["outcome"] == "completed", "its manifest was written before that"
     assert first["bytes"] > 0
     assert "never finished" in second["damage"]
     assert "never finished" in cli("savepoints", "list", "saved").out
+
+
+def test_list_of_a_directory_without_savepoints_says_so(cli: Cli, folder: Path) -> None:
+    (folder / "empty").mkdir()
+    ran = cli("savepoints", "list", "empty")
+    assert (ran.code, ran.out) == (0, "no savepoints in empty\n")
+    assert cli("savepoints", "list", "empty", "--json").out == "[]\n"
 
 
 def test_list_of_no_directory_is_wrong_use(cli: Cli) -> None:
