@@ -15,7 +15,7 @@
  * Not modelled: values and order, several checkpoints, cancellation, coroutines, loops.
  *
  * Choices (-D): GRAPH 1 or 2, MODE ALIGNED, UNALIGNED or ADAPTIVE, RECORDS per source, CAPACITY,
- * and PLANTED, one of the errors below.
+ * ENDS (1: the sources end, at any time; 0: they do not), and PLANTED, one of the errors below.
  */
 
 #ifndef PLANTED
@@ -47,6 +47,9 @@
 #endif
 #ifndef RECORDS
 #define RECORDS 2
+#endif
+#ifndef ENDS
+#define ENDS 1
 #endif
 #ifndef CAPACITY
 #define CAPACITY 1
@@ -434,7 +437,7 @@ end:
 /* ---- subtasks and wires */
 
 /* Not while a plan that counts it as running is on its way to it (P7). */
-#define may_finish(t) (planned == begun[home[t]] || planted(END_UNNOTED))
+#define may_finish(t) (ENDS && (planned == begun[home[t]] || planted(END_UNNOTED)))
 
 inline finish(t) {
     send_in_line(t, END);
@@ -551,6 +554,8 @@ proctype Coordinator() {
 
 /* ---- what is shown */
 
+#define ALL_RECORDS (bit(2 * RECORDS) - 1)
+
 #define in_checkpoint(r) \
     (((captured[0] & record_bit(r)) != 0) + ((captured[1] & record_bit(r)) != 0) + \
      ((captured[2] & record_bit(r)) != 0) + ((captured[3] & record_bit(r)) != 0) + \
@@ -576,7 +581,7 @@ active proctype Check() {
         skip
     }
     /* Nobody gets stuck: else this is an invalid end state. */
-    everybody(finished) && everybody(acknowledged) && empty(control[0]) && empty(control[1]) &&
+    (ENDS -> everybody(finished) : counted[SINK] == ALL_RECORDS) && everybody(acknowledged) && empty(control[0]) && empty(control[1]) &&
         nobody(late) && begun[0] && begun[1] ->
     d_step {
         i = 0;
