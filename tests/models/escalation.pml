@@ -472,7 +472,7 @@ end:
 /* Control elements need no room in the outputs. */
 #define take(t, c) \
     :: d_step { \
-        (inputs[t] & bit(c)) && !hand[t] && !(blocked[t] & bit(c)) && nempty(queue[c]) && \
+        (inputs[t] & bit(c)) && !finished[t] && !hand[t] && !(blocked[t] & bit(c)) && nempty(queue[c]) && \
         (writable(t) || queue[c]?[BARRIER] || queue[c]?[END]) -> \
         queue[c]?x; \
         printf("subtask %d: takes %d from channel %d\n", t, x, c); \
