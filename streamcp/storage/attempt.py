@@ -38,6 +38,13 @@ def files_of(manifest: Manifest) -> frozenset[str]:
     )
 
 
+def fenced(job: str, attempt: int) -> Fenced:
+    """Make the error that stops an attempt because a newer one has begun."""
+    return Fenced(
+        f"another copy of job {job!r} has started since attempt {attempt} did: this one must stop"
+    )
+
+
 @dataclass(slots=True)
 class RunningAttempt:
     """The standing of one attempt.
@@ -95,7 +102,8 @@ class RunningAttempt:
         return self.fenced
 
     def settle(self) -> None:
-        """Find out what became of an append that was left unanswered, by reading its number.
+        """Find out what became of an append that was left unanswered, by reading its number and,
+        if that is free, whether there is a higher one.
 
         Raises Fenced, or StorageError if it cannot be told yet."""
         if not self.doubtful:
@@ -103,6 +111,9 @@ class RunningAttempt:
         raw = self.log.read_entry(self.top + 1)
         if raw is not None:
             self._adopt_own(raw)
+        elif self.log.top() > self.top:
+            # The number was taken, and a newer attempt has removed what stood there.
+            raise self._fence()
         self.doubtful = False
 
     def append_completion(self, manifest: Manifest, path: Path) -> None:
@@ -141,10 +152,7 @@ class RunningAttempt:
 
     def _fence(self) -> Fenced:
         self.fenced = True
-        return Fenced(
-            f"another copy of job {self.job!r} has started since attempt {self.number} did: "
-            "this one must stop"
-        )
+        return fenced(self.job, self.number)
 
     def _adopt(self, manifest: Manifest) -> None:
         """Count the checkpoint whose completion is the next entry of the log."""

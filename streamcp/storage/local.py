@@ -27,7 +27,7 @@ from streamcp.durable_files import LOCAL_FILES, DurableFiles
 from streamcp.errors import CheckpointDamaged, Fenced, StorageError
 from streamcp.identifiers import SubtaskId
 from streamcp.storage import format, layout
-from streamcp.storage.attempt import RunningAttempt, files_of
+from streamcp.storage.attempt import RunningAttempt, fenced, files_of
 from streamcp.storage.beginning import FirstEntry, check_replaceable, first_entry
 from streamcp.storage.contract import Attempt, CompletedCheckpoint, Origin
 from streamcp.storage.history import History
@@ -81,9 +81,9 @@ class LocalStorage:
 
         Ids begin behind every id that an earlier attempt can have used. What dead attempts left
         unfinished is removed. Raises StorageError naming the other copy if one is alive and
-        `take_over` is false, CheckpointDamaged if a log entry that may be the newest completion
-        cannot be read, and RestoreRefused if the job has checkpoints that `origin` must not
-        replace."""
+        `take_over` is false, Fenced if a newer attempt has begun meanwhile, CheckpointDamaged if a
+        log entry that may be the newest completion cannot be read, and RestoreRefused if the job
+        has checkpoints that `origin` must not replace."""
         with self._guard:
             self._running = None
             self._log.prepare()
@@ -107,6 +107,9 @@ class LocalStorage:
     def _begin(self, origin: Origin | None) -> tuple[RunningAttempt, LogView]:
         entry = self._append_attempt(origin)
         view = self._log.read()
+        if view.top > entry.number:
+            # What the newer attempt has completed meanwhile need not be durable yet.
+            raise fenced(self._job, entry.content["attempt"])
         running = RunningAttempt(
             job=self._job,
             log=self._log,

@@ -1,5 +1,6 @@
 """An old attempt completes while a new one starts: every interleaving of their steps (P34)."""
 
+import contextlib
 import itertools
 import random
 import threading
@@ -12,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamcp.durable_files import LOCAL_FILES, DurableFiles
-from streamcp.errors import Fenced
+from streamcp.errors import Fenced, StorageError
 from streamcp.storage.contract import Attempt
 from streamcp.storage.local import LocalStorage
+from streamcp.storage.log import CompletionLog
 from streamcp.testing.simulation.disk import SimulatedDisk
 from streamcp.testing.storage_checks import complete_example, example_manifest
 
@@ -149,21 +151,25 @@ def test_every_interleaving_of_completion_and_start_restores_what_was_committed(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_two_attempts_that_start_at_once_get_different_numbers_and_ids(
+def test_two_attempts_that_start_at_once_are_told_apart_or_one_is_fenced(
     tmp_path: Path, order: list[str], directory: UUID
 ) -> None:
     storages = {name: LocalStorage(tmp_path / str(directory), job=JOB) for name in "ab"}
     attempts: list[Attempt] = []
 
     def start(storage: LocalStorage) -> Callable[[], None]:
-        return lambda: attempts.append(storage.start_attempt(take_over=True))
+        def body() -> None:
+            with contextlib.suppress(Fenced):
+                attempts.append(storage.start_attempt(take_over=True))
+
+        return body
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         works = {name: start(storage) for name, storage in storages.items()}
         Turns(monkeypatch).run(order, works)
-    first, second = attempts
-    assert first.number != second.number
-    assert first.next_checkpoint_id != second.next_checkpoint_id
+    assert attempts != []
+    assert len({attempt.number for attempt in attempts}) == len(attempts)
+    assert len({attempt.next_checkpoint_id for attempt in attempts}) == len(attempts)
     for storage in storages.values():
         storage.close()
 
@@ -240,3 +246,49 @@ def test_copies_that_take_turns_at_any_file_operation_restore_what_was_committed
         assert third.verify(completed[-1]) == []
         third.close()
     assert outcomes == {True, False}
+
+
+def _unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next link is made, but neither its answer nor a look at it comes back."""
+    real = LOCAL_FILES.link_new
+
+    def link_new(source: Path, target: Path) -> bool:
+        real(source, target)
+        monkeypatch.setattr(LOCAL_FILES, "link_new", real)
+        raise StorageError(f"{target} could not be linked: no answer")
+
+    monkeypatch.setattr(LOCAL_FILES, "link_new", link_new)
+
+
+def test_unanswered_completion_that_a_newer_attempt_has_removed_fences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    race = Race(tmp_path)
+    _unanswered(monkeypatch)
+    with pytest.raises(StorageError):
+        race.old.complete(example_manifest(JOB, 3, race.number, race.handles))
+    started = race.new.start_attempt(take_over=True)
+    complete_example(race.new, JOB, started.next_checkpoint_id, started.number)
+    assert 3 in race.new.retain(1)
+    handles = race.old.write_data(4, [])
+    with pytest.raises(Fenced):
+        race.old.complete(example_manifest(JOB, 4, race.number, handles))
+
+
+def test_start_that_is_overtaken_before_it_reads_the_log_is_fenced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the newer attempt has completed meanwhile may not be durable yet."""
+    slow, newer = (LocalStorage(tmp_path, job=JOB) for _ in range(2))
+    real = CompletionLog.top
+
+    def overtaken(log: CompletionLog) -> int:
+        top = real(log)
+        monkeypatch.setattr(CompletionLog, "top", real)
+        started = newer.start_attempt(take_over=True)
+        complete_example(newer, JOB, started.next_checkpoint_id, started.number)
+        return top
+
+    monkeypatch.setattr(CompletionLog, "top", overtaken)
+    with pytest.raises(Fenced):
+        slow.start_attempt(take_over=True)
