@@ -25,18 +25,18 @@
 #define PLANTED 0
 #endif
 #define planted(error) (PLANTED == error)
-#define APPEND_ANYWHERE  1  /* a completion takes the next free number, whoever has appended */
-#define COMMIT_BEFORE    2  /* sinks are told before the completion is appended */
-#define READ_FIRST       3  /* a starting attempt reads what is complete, then appends itself */
-#define FORGET_IDENTITY  4  /* the target does not record what was committed */
-#define FORGET_NAMES     5  /* a snapshot does not name transactions of earlier checkpoints */
-#define DISCARD_DOUBTFUL 6  /* files are removed without settling an unclear answer */
-#define TELL_UNSYNCED    7  /* sinks are told before the completion is durable */
-#define ABORT_NAMED      8  /* a starting attempt aborts what the checkpoint names, too */
-#define ABORT_NEWER      9  /* a starting attempt aborts transactions of newer ones, too */
+#define APPEND_ANYWHERE   1  /* a completion takes the next free number, whoever has appended */
+#define COMMIT_BEFORE     2  /* sinks are told before the completion is appended */
+#define READ_FIRST        3  /* a starting attempt reads what is complete, then appends itself */
+#define FORGET_IDENTITY   4  /* the target does not record what was committed */
+#define FORGET_NAMES      5  /* a snapshot does not name transactions of earlier checkpoints */
+#define DISCARD_DOUBTFUL  6  /* files are removed without settling an unclear answer */
+#define TELL_UNSYNCED     7  /* sinks are told before the completion is durable */
+#define ABORT_NAMED       8  /* a starting attempt aborts what the checkpoint names, too */
+#define ABORT_NEWER       9  /* a starting attempt aborts transactions of newer ones, too */
+#define LOOK_ONCE        10  /* a starting attempt does not look again whether it is the highest */
 #define SETTLE_BY_NUMBER 11  /* a free number is taken for one that was never used */
-#define READ_OVERTAKEN  12  /* a starting attempt restores although a newer one has appended */
-#define LOOK_ONCE       10  /* a starting attempt does not look again whether it is the highest */
+#define READ_OVERTAKEN   12  /* a starting attempt restores although a newer one has appended */
 
 #ifndef ATTEMPTS
 #define ATTEMPTS 2
