@@ -100,7 +100,7 @@ byte occupied[4];   /* records on the wire, queued or in hand: those that need r
 bool end_came[4];   /* the end of input is in the receiver's queue, or was taken from it */
 
 /* A subtask. Masks of channels by number, of records by record_bit. */
-byte sent[2];       /* by each source */
+byte sent[4];       /* by each source */
 byte hand[4], hand_channel[4];
 byte counted[4];    /* records worked off: the state */
 byte blocked[4], ended[4], arrived[4];
@@ -126,7 +126,7 @@ bool escalated[2];
 chan work = [4] of { byte };
 
 /* Scratch of the steps below. */
-hidden byte i, j, k, x, length, c, in_line, delivered, behind, found;
+hidden byte i, j, k, x, length, crossed, in_line, delivered, behind, found;
 
 /* ---- channels */
 
@@ -369,7 +369,7 @@ inline hand_on(p) {
 
 inline work_off() {
     do
-    :: len(work) -> work?c; barrier_overtaking(receiver[c], bit(c), c)
+    :: len(work) -> work?crossed; barrier_overtaking(receiver[crossed], bit(crossed), crossed)
     :: else -> break
     od;
     skip
@@ -445,48 +445,43 @@ inline finish(t) {
     finished[t] = true
 }
 
-#define late_snapshot(t) :: d_step { late[t] -> cut[t] = counted[t]; late[t] = false }
-
-#define emit(t, c) \
-    :: d_step { \
-        is_output(t, c) && sent[t] < RECORDS && writable(t) -> \
-        sent[t]++; \
-        partial[c] = t * RECORDS + sent[t]; \
-        printf("source %d: emits record %d to channel %d\n", t, partial[c], c); \
-        counted[t] = counted[t] | record_bit(partial[c]) \
-    }
-
-#define hand_on_one(t, c) \
-    :: d_step { is_output(t, c) && partial[c] -> flush(c) }
-
-proctype Source(byte t) {
+/* A source sends each record to any of its outputs. */
+proctype Sending(byte c) {
 end:
     do
-    emit(t, 0) emit(t, 1) emit(t, 2) emit(t, 3)
-    hand_on_one(t, 0) hand_on_one(t, 1) hand_on_one(t, 2) hand_on_one(t, 3)
-    :: d_step { sent[t] == RECORDS && !finished[t] && may_finish(t) -> finish(t) }
-    late_snapshot(t)
+    :: d_step {
+        sender[c] < MAP && sent[sender[c]] < RECORDS && writable(sender[c]) ->
+        sent[sender[c]]++;
+        partial[c] = sender[c] * RECORDS + sent[sender[c]];
+        printf("source %d: emits record %d to channel %d\n", sender[c], partial[c], c);
+        counted[sender[c]] = counted[sender[c]] | record_bit(partial[c])
+    }
+    :: d_step { partial[c] -> flush(c) }
     od
 }
 
 /* Control elements need no room in the outputs. */
-#define take(t, c) \
-    :: d_step { \
-        (inputs[t] & bit(c)) && !finished[t] && !hand[t] && !(blocked[t] & bit(c)) && nempty(queue[c]) && \
-        (writable(t) || queue[c]?[BARRIER] || queue[c]?[END]) -> \
-        queue[c]?x; \
-        printf("subtask %d: takes %d from channel %d\n", t, x, c); \
-        if \
-        :: x == BARRIER -> barrier_in_line(t, c) \
-        :: x == END -> end_of_input(t, c) \
-        :: else -> hand[t] = x; hand_channel[t] = c \
-        fi \
-    }
-
-proctype Operator(byte t) {
+proctype Taking(byte c) {
+    byte t = receiver[c];
 end:
     do
-    take(t, 0) take(t, 1) take(t, 2) take(t, 3)
+    :: d_step {
+        !finished[t] && !hand[t] && !(blocked[t] & bit(c)) && nempty(queue[c]) &&
+        (writable(t) || queue[c]?[BARRIER] || queue[c]?[END]) ->
+        queue[c]?x;
+        printf("subtask %d: takes %d from channel %d\n", t, x, c);
+        if
+        :: x == BARRIER -> barrier_in_line(t, c)
+        :: x == END -> end_of_input(t, c)
+        :: else -> hand[t] = x; hand_channel[t] = c
+        fi
+    }
+    od
+}
+
+proctype Subtask(byte t) {
+end:
+    do
     :: d_step {
         hand[t] && writable(t) ->
         printf("subtask %d: works record %d off\n", t, hand[t]);
@@ -496,9 +491,12 @@ end:
         hand[t] = 0;
         hand_channel[t] = 0
     }
-    hand_on_one(t, MAP_OUTPUT)
-    :: d_step { ended[t] == inputs[t] && !hand[t] && !finished[t] && may_finish(t) -> finish(t) }
-    late_snapshot(t)
+    :: d_step {
+        !finished[t] && may_finish(t) && !hand[t] &&
+        ended[t] == inputs[t] && (t >= MAP || sent[t] == RECORDS) ->
+        finish(t)
+    }
+    :: d_step { late[t] -> cut[t] = counted[t]; late[t] = false }
     od
 }
 
@@ -571,11 +569,13 @@ proctype Coordinator() {
 
 active proctype Check() {
     atomic {
-        run Source(0); run Source(1); run Operator(MAP); run Operator(SINK);
         run Control(0); run Control(1); run Coordinator();
         i = 0;
         do
-        :: i < 4 -> if :: between_processes(i) -> run Wire(i) :: else fi; i++
+        :: i < 4 ->
+            run Subtask(i); run Sending(i); run Taking(i);
+            if :: between_processes(i) -> run Wire(i) :: else fi;
+            i++
         :: else -> break
         od;
         skip
