@@ -1,7 +1,7 @@
 """Taking savepoints of a running job, and beginning from one.
 
 A savepoint is a copy of a checkpoint that was taken for it and is complete like any other: in the
-job's log, with its sinks told (decision 0011). What is copied is pinned until it is written.
+job's log, with its sinks told (decision 0014). What is copied is pinned until it is written.
 """
 
 from __future__ import annotations
