@@ -56,6 +56,12 @@ def stop(
         typer.Option("--savepoint", metavar="DIR", help="Stop with a savepoint in this directory."),
     ] = None,
     mode: Mode = None,
+    drain: Annotated[
+        bool,
+        typer.Option(
+            "--drain", help="Finish for good: read no more, and work off what has been read."
+        ),
+    ] = False,
     json: Json = False,
     traceback: Whole = False,
 ) -> None:
@@ -63,7 +69,7 @@ def stop(
     with errors.shown(whole=traceback):
         _check_mode(mode)
         target = None if savepoint is None else str(savepoint.absolute())
-        result = _asked(job, "stop", savepoint=target, mode=mode)
+        result = _asked(job, "stop", savepoint=target, mode=mode, drain=drain)
         line = f"job {result['job']} {result['outcome']}: checkpoint {result['last_checkpoint']}"
         if result["savepoint"] is not None:
             line = f"{line}, savepoint {result['savepoint']}"

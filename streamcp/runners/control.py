@@ -162,9 +162,9 @@ async def _savepoint(handle: JobHandle, *, target: str, mode: Any = None) -> dic
 
 
 async def _stop(
-    handle: JobHandle, *, savepoint: str | None = None, mode: Any = None
+    handle: JobHandle, *, savepoint: str | None = None, mode: Any = None, drain: bool = False
 ) -> dict[str, Any]:
-    return dataclasses.asdict(await handle.stop(savepoint=savepoint, mode=mode))
+    return dataclasses.asdict(await handle.stop(savepoint=savepoint, mode=mode, drain=drain))
 
 
 async def _mode(handle: JobHandle, *, mode: Any) -> dict[str, Any]:

@@ -36,6 +36,17 @@ async def test_running_job_is_asked_for_everything(cli: Cli, folder: Path) -> No
 
 
 @pytest.mark.asyncio
+async def test_drained_job_has_finished(cli: Cli, folder: Path) -> None:
+    async with running(folder / "cp") as handle:
+        both = await asyncio.to_thread(cli, "stop", "cp", "--drain", "--savepoint", "saved")
+        assert both.code == 2
+        assert "leave one of the two out" in both.err
+        done = await asyncio.to_thread(cli, "stop", "cp", "--drain")
+        assert (done.code, done.out) == (0, "job words finished: checkpoint 1\n")
+        assert (await handle.wait_finished()).outcome == "finished"
+
+
+@pytest.mark.asyncio
 async def test_refusals_have_their_exit_codes(cli: Cli, folder: Path) -> None:
     async with running(folder / "cp"):
         wrong = await asyncio.to_thread(cli, "mode", "cp", "sideways")
