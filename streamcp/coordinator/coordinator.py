@@ -233,7 +233,11 @@ class Coordinator:
 
     def _limit_concurrency(self) -> None:
         if self._limits.max_concurrent > 1:
-            modes: list[ChosenMode] = [pending.mode for pending, _ in self._running.values()]
+            # One that may still be escalated is not aligned to its end.
+            modes: list[ChosenMode] = [
+                pending.mode if pending.escalation_due is None else "adaptive"
+                for pending, _ in self._running.values()
+            ]
             modes += self._requests.modes()
             most = self._modes.max_concurrent(self._limits.max_concurrent, modes)
             self._triggers.set_max_concurrent(most)

@@ -377,6 +377,25 @@ def test_going_to_unaligned_waits_for_all_that_run_and_back_for_the_unaligned_on
     run(bench, body)
 
 
+@pytest.mark.parametrize("bench", [OVERLAPPING], indirect=True)
+def test_going_to_aligned_waits_for_one_that_may_still_be_escalated(bench: Bench) -> None:
+    async def body() -> None:
+        bench.coordinator.set_mode("adaptive")
+        bench.coordinator.request()
+        await settle()
+        bench.coordinator.set_mode("aligned")
+        bench.coordinator.request()
+        await settle()
+        assert bench.tasks.calls == [("start", 7)]
+        await asyncio.sleep(100)
+        assert bench.tasks.calls == [("start", 7), ("escalate", 7)]
+        bench.acknowledge(7)
+        await settle()
+        assert bench.tasks.calls[2:] == [("complete", 7), ("start", 8)]
+
+    run(bench, body)
+
+
 @pytest.mark.parametrize("bench", [{"timeout": "5s", "mode": "aligned"}], indirect=True)
 def test_expired_checkpoint_is_cancelled_discarded_and_told(bench: Bench) -> None:
     async def body() -> None:
