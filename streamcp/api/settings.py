@@ -72,9 +72,7 @@ def merge_settings(*origins: tuple[str, Mapping[str, Any]]) -> JobSettings:
     for origin, settings in reversed(origins):
         for name, value in settings.items():
             if name not in _SETTINGS:
-                raise SettingsError(
-                    f"{origin}: there is no setting {name!r}{did_you_mean(name, _SETTINGS)}"
-                )
+                raise SettingsError(f"{origin}: there is no setting {name!r}{_instead_of(name)}")
             if value is None:
                 continue
             if name == "checkpoints":
@@ -84,6 +82,14 @@ def merge_settings(*origins: tuple[str, Mapping[str, Any]]) -> JobSettings:
     checkpoints = _checkpoints(fields)
     values.setdefault("restart", _default_restart(checkpoints))
     return JobSettings(checkpoints=checkpoints, **values)
+
+
+def _instead_of(name: str) -> str:
+    if name in _FIELDS:
+        return f"; it is a field of checkpoints: write checkpoints.{name}, in the environment " + (
+            f"{PREFIX}CHECKPOINTS{'' if name == 'to' else f'_{name.upper()}'}"
+        )
+    return did_you_mean(name, _SETTINGS)
 
 
 def read_environment(environment: Mapping[str, str] | None = None) -> dict[str, Any]:

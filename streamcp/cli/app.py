@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from streamcp.cli import control
 from streamcp.cli.checkpoints import app as checkpoints_app
 from streamcp.cli.compare import compare_command
 from streamcp.cli.graph import graph_command
+from streamcp.cli.options import NO_VALUE
 from streamcp.cli.run import run_command
 from streamcp.cli.savepoints import app as savepoints_app
 from streamcp.cli.simulate import simulate_command
@@ -21,8 +25,25 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"streamcp {version('streamcp')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _group() -> None:
+def _group(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            metavar=NO_VALUE,
+            is_eager=True,
+            callback=_print_version,
+            help="Print the version and exit.",
+        ),
+    ] = False,
+) -> None:
     """Async streaming pipelines whose checkpoints take milliseconds."""
 
 

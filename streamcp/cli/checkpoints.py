@@ -17,6 +17,7 @@ import typer
 from streamcp.checkpoint.snapshot import Manifest
 from streamcp.cli import errors
 from streamcp.cli.contents import captured, plain, state_rows
+from streamcp.cli.options import NO_VALUE
 from streamcp.cli.showing import print_in_flight, print_list, print_manifest, print_state
 from streamcp.cli.words import print_json
 from streamcp.errors import CheckpointDamaged, StorageError
@@ -34,9 +35,12 @@ DirectoryOrSavepoint = Annotated[
 JobName = Annotated[
     str | None, typer.Argument(metavar="JOBNAME", help="Of which job; needed if there are several.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Json = Annotated[bool, typer.Option("--json", metavar=NO_VALUE, help="Print one JSON document.")]
 History: TypeAlias = Mapping[int, Mapping[str, Any]]
-Whole = Annotated[bool, typer.Option("--traceback", help="Show errors with the whole traceback.")]
+Whole = Annotated[
+    bool,
+    typer.Option("--traceback", metavar=NO_VALUE, help="Show errors with the whole traceback."),
+]
 
 
 @app.command("list")
@@ -60,13 +64,19 @@ def show(
         int | None, typer.Option("--checkpoint", metavar="ID", help="Which one (the newest).")
     ] = None,
     in_flight: Annotated[
-        bool, typer.Option("--in-flight", help="Print the records that were on their way.")
+        bool,
+        typer.Option(
+            "--in-flight", metavar=NO_VALUE, help="Print the records that were on their way."
+        ),
     ] = False,
     state: Annotated[
         str | None, typer.Option("--state", metavar="STEP", help="Print the state of a step.")
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", help="Of one key only, written as in Python or as text.")
+        str | None,
+        typer.Option(
+            "--key", metavar="KEY", help="Of one key only, written as in Python or as text."
+        ),
     ] = None,
     json: Json = False,
     traceback: Whole = False,

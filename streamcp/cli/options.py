@@ -20,6 +20,8 @@ from streamcp.config import MODES
 
 # Parameters of job functions may be called like those of the command itself, `job` for example.
 _OF_JOB = "of_job_"
+# Without it the help shows `--json <bool>`, as if a value were to follow.
+NO_VALUE = ""
 _CHECKPOINTS, _RUNNING, _SHOWING = "Checkpoints", "Running", "What is shown"
 _DURATION, _NUMBER = "DURATION", "N"
 
@@ -135,9 +137,9 @@ def graph_parameters() -> list[inspect.Parameter]:
 
 def switch(name: str, text: str, *, panel: str | None = None) -> inspect.Parameter:
     """An option without a value; None if it is not given."""
-    return _parameter(
-        name, bool, typer.Option(f"--{name.replace('_', '-')}", rich_help_panel=panel, help=text)
-    )
+    flag = f"--{name.replace('_', '-')}"
+    option = typer.Option(flag, metavar=NO_VALUE, rich_help_panel=panel, help=text)
+    return _parameter(name, bool, option)
 
 
 def merged(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,13 +201,14 @@ def _option(name: str, kind: Any, metavar: str | None, panel: str, text: str, **
     dashed = _FLAGS.get(name, name).replace("_", "-")
     both = kind is bool and panel not in (_RUNNING, _SHOWING) and name != "fail_on_max_age"
     flag = f"--{dashed}/--no-{dashed}" if both else f"--{dashed}"
+    metavar = NO_VALUE if kind is bool else metavar
     return typer.Option(flag, metavar=metavar, rich_help_panel=panel, help=text, **more)
 
 
 def _job_parameter(option: JobOption) -> inspect.Parameter:
     multiple = typing.get_origin(option.type) is list
     kind = typing.get_args(option.type)[0] if multiple else option.type
-    more: dict[str, Any] = {"show_default": _default(option)}
+    more: dict[str, Any] = {}
     metavar, parser = _text_form(kind, multiple=multiple)
     if parser is not None:
         more["parser"] = parser
@@ -214,19 +217,25 @@ def _job_parameter(option: JobOption) -> inspect.Parameter:
         kind if parser is None else str,
         metavar,
         "Options of the job",
-        option.help,
+        _help(option),
         **more,
     )
     name = f"{_OF_JOB}{option.name}"
     return _parameter(name, kind, made, required=option.required, multiple=multiple)
 
 
-def _default(option: JobOption) -> str | bool:
+def _help(option: JobOption) -> str:
+    """The default stands in brackets behind the text, as in the other options."""
+    default = _default(option)
+    return f"{option.help} ({default})".strip() if default else option.help
+
+
+def _default(option: JobOption) -> str:
     default = option.default
     if option.required or default is None:
-        return False
+        return ""
     if isinstance(default, list | tuple):
-        return ", ".join(map(_shown, default)) or False
+        return ", ".join(map(_shown, default))
     return _shown(default)
 
 

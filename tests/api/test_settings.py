@@ -69,6 +69,8 @@ def test_restart_may_be_a_word_or_a_table() -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"frsh": True}, "no setting 'frsh'; did you mean 'fresh'"),
+    ({"mode": "aligned"}, "write checkpoints.mode, in the environment STREAMCP_CHECKPOINTS_MODE$"),
+    ({"to": "here"}, "write checkpoints.to, in the environment STREAMCP_CHECKPOINTS$"),
     ({"checkpoints": {"evry": "1s"}}, r"no setting checkpoints.evry; did you mean 'every'"),
     ({"checkpoints": {"every": "1s"}}, "every is set, but no directory"),
     ({"checkpoints": 5}, "write a directory"),

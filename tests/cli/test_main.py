@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ def test_no_arguments_show_the_commands(cli: Cli) -> None:
     assert ran.code == 2
     for command in ("run", "compare", "graph", "checkpoints"):
         assert command in ran.out + ran.err
+
+
+def test_version_is_that_of_the_package(cli: Cli) -> None:
+    ran = cli("--version")
+    assert (ran.code, ran.out) == (0, f"streamcp {version('streamcp')}\n")
 
 
 def test_unknown_command_is_wrong_use(cli: Cli) -> None:

@@ -97,6 +97,20 @@ def test_defaults_are_those_of_the_function(cli: Cli, write: Write) -> None:
     )
 
 
+def test_help_shows_defaults_behind_the_text_and_no_values_of_switches(
+    cli: Cli, write: Write
+) -> None:
+    write(JOB)
+    ran = cli("run", "my_job.py", "--help")
+    assert ran.code == 0
+    rows = {row[1]: row[2:-1] for row in map(str.split, ran.out.splitlines()) if len(row) > 2}
+    assert rows["--limit"] == ["<int>", "(7)"]
+    assert rows["--numbers"][1:] == ["(1,", "2)"]
+    assert rows["--job"] == ["<str>"]
+    assert rows["--loud"] == ["--no-loud", "(False)"]
+    assert rows["--json"][0] == "Print"
+
+
 def test_values_have_the_types_of_the_parameters(cli: Cli, write: Write) -> None:
     write(JOB)
     words = (

@@ -280,8 +280,9 @@ def _commit(files: DurableFiles, pending: Path, name: str, length: int) -> None:
         files.sync_directory(target.parent)
     else:
         raise StorageError(
-            f"{target} cannot be committed: neither it nor {pending.name} is there; if its "
-            "records were taken away after it had been committed, put an empty file there"
+            f"{target} cannot be committed: neither it nor {pending.name} is there. If the "
+            "sink wrote to another directory before, give it that one again; if its records were "
+            "taken away after it had been committed, put an empty file there"
         )
 
 
