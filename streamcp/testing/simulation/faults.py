@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias
 from streamcp.config import EXACTLY_ONCE_MODES
 from streamcp.testing.simulation.disk_faults import draw_fault
 
-Counter: TypeAlias = Literal["step", "user", "target", "storage", "disk"]
+Counter: TypeAlias = Literal["step", "user", "target", "storage", "disk", "completed"]
 """What is counted: callbacks of the event loop, calls of users' functions, of targets and of the
-checkpoint storage, system calls on the disk."""
+checkpoint storage, system calls on the disk, completed checkpoints."""
 
 Action: TypeAlias = Literal[
     "crash",  # everything that is not durable is gone, now; with the value "killed" what was
@@ -58,7 +58,20 @@ class Fault:
 
 Plan: TypeAlias = tuple[Fault, ...]
 
-_LONGEST: dict[Counter, int] = {"step": 3000, "user": 300, "target": 40, "storage": 40, "disk": 300}
+_LONGEST: dict[Counter, int] = {
+    "step": 3000,
+    "user": 300,
+    "target": 40,
+    "storage": 40,
+    "disk": 300,
+    "completed": 8,
+}
+# A crash behind a checkpoint shows all that is wrong in it; most others come before any or long
+# after the last, and show only that the job starts again.
+_CRASHES: tuple[Counter, ...] = (
+    *("step", "step", "step", "user", "target", "storage", "disk"),
+    *("completed", "completed", "completed"),
+)
 _STEPS = (10, 100, 500)
 _SLOW = (0.0002, 0.002, 0.02, 0.3)
 
@@ -87,7 +100,7 @@ def _at(rnd: random.Random, counter: Counter) -> int:
 
 
 def _crash(rnd: random.Random, life: int) -> Fault:
-    counter: Counter = rnd.choice(("step", "step", "step", "user", "target", "storage", "disk"))
+    counter = rnd.choice(_CRASHES)
     action: Action = "crash"
     if counter in ("target", "storage"):
         action = rnd.choice(("crash", "crash after"))

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamcp.checkpoint.snapshot import Manifest
+from streamcp.errors import StreamcpError
 from streamcp.runners.life import JobLife
 from streamcp.storage import layout
 from streamcp.testing.simulation.jobs import JobSpec, Rows, expected_rows
@@ -95,10 +96,14 @@ def check_queues(spec: JobSpec, job: JobLife) -> None:
 
 
 def check_files(life: Life, job: str) -> None:
-    """I7: behind an undisturbed life every file belongs to a complete checkpoint."""
+    """I7: behind an undisturbed life every file belongs to a complete checkpoint, and all of them
+    can be read (P2)."""
     files = life.outside.files
     storage = files.storage(job, life.world.clock, files.disk.process("check"))
-    attempt = storage.start_attempt()
+    try:
+        attempt = storage.start_attempt()
+    except StreamcpError as error:
+        raise Violation(f"P2: the checkpoints cannot be read: {error}") from error
     storage.close()
     owners = {layout.checkpoint_directory(one.checkpoint_id) for one in attempt.completed}
     for path in files.disk.paths():

@@ -197,7 +197,7 @@ def draw_settings(rnd: random.Random) -> dict[str, Any]:
     # A job all of whose checkpoints expire must not fail by that, again and again.
     timeout, tolerable = rnd.choice((("10m", None), ("10m", None), ("10m", 1), ("30ms", None)))
     settings = {
-        "every": rnd.choice((None, "2ms", "5ms", "10ms", "50ms")),
+        "every": rnd.choice((None, "1ms", "1ms", "2ms", "5ms", "20ms")),
         "mode": rnd.choice((*EXACTLY_ONCE_MODES, *EXACTLY_ONCE_MODES, "adaptive", *MODES)),
         "alignment_timeout": rnd.choice(("0s", "1ms", "3ms", "20ms")),
         "predict": rnd.random() < 0.5,

@@ -143,6 +143,8 @@ class Process:
         self.counts[type(event).__name__] += 1
         if isinstance(event, events.JobRestored) and event.in_flight_records:
             self.counts["restored in-flight records"] += event.in_flight_records
+        if isinstance(event, events.CheckpointCompleted):
+            self.life.hit("completed")
 
     def _look_at_manifest(self, manifest: Manifest) -> None:
         try:

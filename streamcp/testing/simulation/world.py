@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from streamcp.errors import StorageError
 from streamcp.testing.simulation.clock import SimulatedClock
@@ -90,7 +90,7 @@ class Life:
         self.violations: list[str] = []
         self.hands: Callable[[Fault], None] = lambda fault: None
         self.disk = self.files.disk.process(f"life {number}")
-        self._counts: dict[Counter, int] = {"user": 0, "target": 0, "storage": 0, "disk": 0}
+        self._counts: dict[Counter, int] = dict.fromkeys(get_args(Counter), 0)
         own = [fault for fault in plan if fault.life == number]
         self.rescaling: int | None = next(
             (fault.value for fault in own if fault.action == "rescale"), None
