@@ -13,6 +13,7 @@ from typing import Any, Generic, Never, Unpack, overload
 from typing_extensions import TypeVar
 
 from streamcp.api.options import (
+    KEYED,
     Called,
     PlainOptions,
     PooledOptions,
@@ -133,8 +134,8 @@ class ConnectedStreams(_TwoInputs, Generic[K, L_co, R_co]):
         both are plain functions or both are coroutine functions. A record that fails and is
         diverted comes out of `.errors` whichever stream it came by."""
         self._check(options)
-        called = check_call("process", on_left, options, uses=uses, arguments=3)
-        right = check_call("process", on_right, options, uses=uses, arguments=3)
+        called = check_call("process", on_left, options, uses=uses, arguments=KEYED)
+        right = check_call("process", on_right, options, uses=uses, arguments=KEYED)
         _check_same_kind(on_left, called, on_right, right)
         described = check_function("process", on_left)
         check_state(described, state)
@@ -185,7 +186,12 @@ class ConnectedBroadcast(_TwoInputs, Generic[L_co, R_co]):
         broadcast_state: Callable[[], Any],
         options: Mapping[str, Any],
     ) -> BroadcastStep:
-        on_error = _check_broadcast((on_record, 2), (on_broadcast, 2), broadcast_state, options)
+        on_error = _check_broadcast(
+            (on_record, "record, shared"),
+            (on_broadcast, "record, shared"),
+            broadcast_state,
+            options,
+        )
         return BroadcastStep(
             on_record,
             on_error=on_error,
@@ -242,11 +248,17 @@ class KeyedConnectedBroadcast(ConnectedBroadcast[L_co, R_co], Generic[K, L_co, R
                 raise DefinitionError("process(on_timer=) needs state=: timers belong to a key")
             spec = self._unkeyed(on_record, on_broadcast, broadcast_state, options)
             return self._add(spec, options)
-        on_error = _check_broadcast((on_record, 4), (on_broadcast, 3), broadcast_state, options)
+        on_error = _check_broadcast(
+            (on_record, "record, state, shared, context"),
+            (on_broadcast, "record, shared, context"),
+            broadcast_state,
+            options,
+        )
         described = check_function("process", on_record)
         check_state(described, state)
         if on_timer is not None:
-            check_timer(described, on_timer, Called(None, None, on_error), arguments=4)
+            called = Called(None, None, on_error)
+            check_timer(described, on_timer, called, arguments="timestamp, state, shared, context")
         return self._add(
             KeyedBroadcastStep(
                 on_record,
@@ -273,12 +285,12 @@ def _check_same_kind(
 
 
 def _check_broadcast(
-    on_record: tuple[Callable[..., Any], int],
-    on_broadcast: tuple[Callable[..., Any], int],
+    on_record: tuple[Callable[..., Any], str],
+    on_broadcast: tuple[Callable[..., Any], str],
     broadcast_state: Callable[[], Any],
     options: Mapping[str, Any],
 ) -> OnError:
-    """Check both functions, each with the number of its arguments, and what makes the state."""
+    """Check both functions, each with its arguments, and what makes the state."""
     for fn, arguments in (on_record, on_broadcast):
         check_plain("process", fn, arguments=arguments, generators=True)
     check_state(check_function("process", on_record[0]), broadcast_state, "broadcast_state")

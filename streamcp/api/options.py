@@ -69,6 +69,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "sink": _SINK,
 }
 _ONLY_ASYNC = ("concurrency", "ordered", "timeout", "retry")
+# How the function of a keyed step is called; errors show it.
+KEYED = "record, state, context"
 _YIELDING = ("flat_map", "process")
 
 
@@ -116,9 +118,9 @@ def check_call(
     options: Mapping[str, Any],
     *,
     uses: Opener | None = None,
-    arguments: int = 1,
+    arguments: str = "record",
 ) -> Called:
-    """Decide how `fn` is called with `arguments` values and the service of `uses`, if given."""
+    """Decide how `fn` is called with `arguments`, and the service of `uses`, if given."""
     described = check_function(verb, fn)
     _check_opener(described, uses)
     _check_arity(described, fn, arguments, uses)
@@ -140,7 +142,7 @@ def check_function(verb: str, fn: object) -> str:
 
 
 def check_plain(
-    verb: str, fn: Callable[..., Any], *, arguments: int, generators: bool = False
+    verb: str, fn: Callable[..., Any], *, arguments: str, generators: bool = False
 ) -> None:
     """Refuse coroutine functions where a verb calls its function inline only; `generators`: the
     function may be one that yields."""
@@ -150,11 +152,15 @@ def check_plain(
             f"{described} is a {kind_of(fn)} function, but {verb} takes a plain function that "
             "returns; do the asynchronous part in a map before it"
         )
-    _check_arity(described, fn, arguments, None)
+    _check_arity(described, fn, arguments, None, takes_service=False)
 
 
 def check_timer(
-    described: str, on_timer: Callable[..., Any], called: Called, *, arguments: int = 3
+    described: str,
+    on_timer: Callable[..., Any],
+    called: Called,
+    *,
+    arguments: str = "timestamp, state, context",
 ) -> None:
     """Refuse an `on_timer` that cannot be called as its step calls it."""
     timer = f"{described}: on_timer={name_of(on_timer)}"
@@ -229,15 +235,20 @@ def _check_opener(described: str, uses: Opener | None) -> None:
 
 
 def _check_arity(
-    described: str, fn: Callable[..., Any], arguments: int, uses: Opener | None
+    described: str,
+    fn: Callable[..., Any],
+    arguments: str,
+    uses: Opener | None,
+    *,
+    takes_service: bool = True,
 ) -> None:
-    total = arguments + (uses is not None)
-    if accepts(fn, total):
+    """`arguments` are written as errors show them: "record, state"."""
+    service = [] if uses is None else [f"the service of uses={name_of(uses)}"]
+    wanted = [*filter(None, arguments.split(", ")), *service]
+    if accepts(fn, len(wanted)):
         return
-    service = f", the last one the service of uses={name_of(uses)}" if uses is not None else ""
-    noun = "argument" if total == 1 else "arguments"
-    remedy = "give its service with uses=" if uses is None and accepts(fn, total + 1) else ""
+    lacks_service = takes_service and uses is None and accepts(fn, len(wanted) + 1)
     raise DefinitionError(
-        f"{described} is called with {total} {noun}{service}, which it does not accept"
-        + (f"; {remedy}" if remedy else "")
+        f"{described} is called as {name_of(fn)}({', '.join(wanted)}), which it does not accept"
+        + ("; give its service with uses=" if lacks_service else "")
     )

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeGuard, Unp
 from typing_extensions import TypeVar
 
 from streamcp.api.options import (
+    KEYED,
     AsyncCallOptions,
     PlainOptions,
     PooledOptions,
@@ -281,7 +282,7 @@ class Stream(Generic[T_co]):
         """Divide the records by key: those with equal keys go to the same subtask, in order.
 
         Keys are hashable, serializable values; 1, 1.0 and True are one key."""
-        check_plain("key_by", key, arguments=1)
+        check_plain("key_by", key, arguments="record")
         return KeyedStream(self._graph, self._exchanged(HashByKey(key)))
 
     def rebalance(self) -> Stream[T_co]:
@@ -316,7 +317,7 @@ class Stream(Generic[T_co]):
 
         `fn` is called once per record."""
         self._check("branch", options)
-        check_plain("branch", fn, arguments=1)
+        check_plain("branch", fn, arguments="record")
         node = self._add(BranchStep(fn), options)
         yes, no = (Stream[T_co](self._graph, (Connection(node, side),)) for side in ("yes", "no"))
         return yes, no
@@ -336,7 +337,7 @@ class Stream(Generic[T_co]):
         Records from outside wait while the loop is full. The loop ends when its inputs have ended
         and nothing is left inside; one out of which a record never comes never ends."""
         self._check("iterate", options)
-        check_plain("iterate", body, arguments=1)
+        check_plain("iterate", body, arguments="loop")
         head = self._add(IterateStep(), options)
         drawn: Any = body(Stream(self._graph, (Connection(head),)))
         if not _is_pair_of_streams(drawn):
@@ -460,7 +461,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
     ) -> Stream[T_co]:
         """Per key: start with the first record, then `fn(value, record)`; emit each new value."""
         self._check("reduce", options)
-        check_plain("reduce", fn, arguments=2)
+        check_plain("reduce", fn, arguments="value, record")
         return self._keyed(ReduceStep(fn), options)
 
     def scan(
@@ -470,8 +471,8 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
 
         `fn` must return a new value, not a changed one: each is emitted and kept."""
         self._check("scan", options)
-        check_plain("scan", start, arguments=0)
-        check_plain("scan", fn, arguments=2)
+        check_plain("scan", start, arguments="")
+        check_plain("scan", fn, arguments="value, record")
         return self._keyed(ScanStep(start, fn), options)
 
     def count(self, **options: Unpack[StepOptions]) -> Stream[tuple[K, int]]:
@@ -533,7 +534,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         and timers of one key run one after another, in order; a coroutine function works for
         different keys at the same time."""
         self._check("process", options)
-        called = check_call("process", fn, options, uses=uses, arguments=3)
+        called = check_call("process", fn, options, uses=uses, arguments=KEYED)
         described = check_function("process", fn)
         check_state(described, state)
         if on_timer is not None:

@@ -179,7 +179,7 @@ CASES: dict[str, tuple[Callable[[Drawn], object], str]] = {
     ),
     "arguments of the second": (
         lambda d: d.keyed.connect(d.other).process(on_record, read, state=Visits),
-        "process(read) is called with 3 arguments, which it does not accept",
+        "process(read) is called as read(record, state, context), which it does not accept",
     ),
     "frozen state": (
         lambda d: d.keyed.connect(d.other).process(on_record, on_record, state=Frozen),
@@ -203,7 +203,7 @@ CASES: dict[str, tuple[Callable[[Drawn], object], str]] = {
         lambda d: d.keyed.connect(d.rules).process(
             read, learn_keyed, state=Visits, broadcast_state=Rules
         ),
-        "process(read) is called with 4 arguments, which it does not accept",
+        "process(read) is called as read(record, state, shared, context), which it does not accept",
     ),
     "timer without state": (
         lambda d: d.keyed.connect(d.rules).process(
@@ -215,7 +215,7 @@ CASES: dict[str, tuple[Callable[[Drawn], object], str]] = {
         lambda d: d.keyed.connect(d.rules).process(
             read_keyed, learn_keyed, state=Visits, broadcast_state=Rules, on_timer=wake
         ),
-        "on_timer=wake is called with 4 arguments",
+        "on_timer=wake is called as wake(timestamp, state, shared, context)",
     ),
     "unknown option": (
         lambda d: d.left.connect(d.rules).process(read, learn, broadcast_state=Rules, nmae="x"),

@@ -271,7 +271,16 @@ REFUSED: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ("opener_argument", lambda s, k: s.map(max, uses=process), "no arguments"),
     ("no_uses", lambda s, k: s.map(lambda record, db: record), "give its service with uses="),
     ("no_service", lambda s, k: s.map(slow, uses=open_service), "service of uses=open_service"),
-    ("arity", lambda s, k: k.process(slow, state=Visits), "called with 3 arguments"),
+    (
+        "arity",
+        lambda s, k: k.process(slow, state=Visits),
+        r"is called as slow\(record, state, context\), which it does not accept$",
+    ),
+    (
+        "no_uses_of_scan",
+        lambda s, k: k.scan(lambda x: x, max),
+        r"as lambda\(\), which it .* accept$",
+    ),
     ("timer_arity", lambda s, k: k.process(process, state=Visits, on_timer=str.upper), "on_timer"),
     ("timer_value", lambda s, k: k.process(process, state=Visits, on_timer=5), "no function"),
     ("state_value", lambda s, k: k.process(process, state=Visits()), "a class, or"),
