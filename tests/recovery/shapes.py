@@ -144,7 +144,7 @@ def broadcast(draw: Drawing, p: int) -> None:
         .connect(rules.broadcast())
         .process(on_record, on_rule, state=Seen, broadcast_state=Rules, name="ruled", parallelism=p)
     )
-    draw.sink(ruled.rebalance(), p)
+    draw.sink(ruled, p)  # so that some subtasks are jammed, and get their rules late
     draw.sink(rules, 1, "rules")
 
 

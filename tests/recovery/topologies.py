@@ -12,6 +12,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -91,10 +92,14 @@ class Seen:
 
 
 class SlowSink(TransactionalTargetSink):
-    """Slow enough that every queue before it is full."""
+    """Slow enough that every queue before it is full; every other one is slower still."""
+
+    def __init__(self, target: Target, number: int) -> None:
+        super().__init__(target, lambda: None)
+        self._pause = 0.002 * (1 + number % 2)
 
     async def write(self, records: Sequence[Any], transaction: sc.Transaction, /) -> None:
-        await asyncio.sleep(0.002 * len(records))
+        await asyncio.sleep(self._pause * len(records))
         await super().write(records, transaction)
 
 
@@ -296,8 +301,8 @@ class Drawing:
     def sink(self, stream: Any, parallelism: int = 1, name: str = "out") -> None:
         """Write rows of plain values, slowly."""
         rows = stream.map(as_row, parallelism=parallelism)
-        target = self.world.target
-        rows.sink(lambda: SlowSink(target, lambda: None), name=name, parallelism=parallelism)
+        target, numbers = self.world.target, count()
+        rows.sink(lambda: SlowSink(target, next(numbers)), name=name, parallelism=parallelism)
 
 
 Draw: TypeAlias = Callable[[Drawing, int], None]
