@@ -25,16 +25,19 @@ The log decides alone what is complete. Nothing here knows of locks or of retent
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from streamcp.durable_files import LOCAL_FILES, DurableFiles, KeptDirectories
-from streamcp.errors import CheckpointDamaged
+from streamcp.errors import CheckpointDamaged, StorageError
 from streamcp.storage import layout
 from streamcp.storage.contract import CompletedCheckpoint
 from streamcp.storage.format import Document, DocumentKind, seal, unseal
+
+_log = logging.getLogger(__name__)
 
 ID_BLOCK = 1000
 _DRAFT = ".draft-"
@@ -117,9 +120,16 @@ class CompletionLog:
             if not self._files.link_new(draft, self.path(number)):
                 return False
         finally:
-            self._files.remove_file(draft)
+            self._remove_draft(draft)
         self.sync()
         return True
+
+    def _remove_draft(self, draft: Path) -> None:
+        """Whether it stays says nothing of the entry: a later start removes it."""
+        try:
+            self._files.remove_file(draft)
+        except StorageError as error:
+            _log.warning("a draft stays in the log until a later start: %s", error)
 
     def link(self, number: int, manifest: Path) -> bool:
         """Append the durable file `manifest` at `number`; False if the number is taken.

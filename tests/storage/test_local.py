@@ -363,6 +363,34 @@ def test_retention_waits_for_what_cannot_be_removed(
     assert names(tmp_path) == [layout.checkpoint_directory(2)]
 
 
+@pytest.mark.parametrize("write_fails", [False, True])
+def test_draft_that_cannot_be_removed_harms_nothing_and_hides_no_error(
+    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_fails: bool
+) -> None:
+    """P32: its entry is in the log; a later start removes it."""
+
+    def failing(number: int) -> Callable[..., None]:
+        def fail(*_: object, **__: object) -> None:
+            raise explain("used", Path("draft"), OSError(number, ""))
+
+        return fail
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LOCAL_FILES, "remove_file", failing(errno.EACCES))
+        if write_fails:
+            patched.setattr(LOCAL_FILES, "link_new", failing(errno.EROFS))
+            with pytest.raises(StorageError, match="read-only"):
+                storage.start_attempt()
+        else:
+            assert storage.start_attempt().number == 1
+            storage.discard(900)  # so that more ids are reserved
+            assert storage.write_data(901, DATA)
+    log = tmp_path / JOB / "log"
+    assert [name for name in os.listdir(log) if name.startswith(".")]
+    storage.start_attempt()
+    assert not [name for name in os.listdir(log) if name.startswith(".")]
+
+
 def test_data_that_no_manifest_names_is_removed_with_its_checkpoint(
     storage: LocalStorage, tmp_path: Path
 ) -> None:
