@@ -20,6 +20,8 @@ from streamcp.cli.loading import load
 from streamcp.cli.simulate_options import Options
 from streamcp.cli.simulate_report import Failure, Report, as_json, print_report
 from streamcp.clock import SystemClock
+from streamcp.errors import StreamcpError
+from streamcp.testing.simulation.invariants import Violation
 from streamcp.testing.simulation.run import Case, Outcome, draw_case, run_case, run_seed
 from streamcp.testing.simulation.seeds import Run, run_seeds
 from streamcp.testing.simulation.shrink import shrink
@@ -94,7 +96,10 @@ def _load(words: Sequence[str]) -> tuple[Any, dict[str, Any]]:
 def _subject(words: Sequence[str], limit: int) -> UserJob:
     """The user's job, and what an undisturbed run of it puts out."""
     subject = UserJob(_load(words)[0], limit=limit)
-    learn_output(subject)
+    try:
+        learn_output(subject)
+    except Violation as error:  # what the job does, and no invariant of the framework
+        raise StreamcpError(str(error)) from None
     return subject
 
 

@@ -107,3 +107,12 @@ def test_fake_of_nothing_is_refused_with_the_names_of_the_sources(cli: Cli, writ
     assert ran.code == 2
     assert "Job(fakes={'order': ...}) replaces nothing of job 'shop'" in ran.err
     assert "(orders)" in ran.err
+
+
+def test_service_without_a_fake_is_told_with_the_remedy(cli: Cli, write: Write) -> None:
+    write(JOB.replace("network: no_network, ", ""))
+    ran = cli("simulate", "my_job.py", "--seeds", "1", "--jobs", "1")
+    assert ran.code == 1
+    assert ran.err.startswith("error: the job fails when nothing disturbs it: it is broken, or ")
+    assert "needs a fake of what is outside, Job(fakes={...})" in ran.err
+    assert ran.err.endswith("there is no network here\n")

@@ -151,7 +151,7 @@ class _Run:
             if ended.how in ("finished", "already_finished"):
                 self.case.job.check_output(self.world.outside)
                 return
-        raise Violation(f"the job does not finish undisturbed: {ended.how} {ended.error or ''}")
+        raise Violation(f"the job does not finish undisturbed: {ended.error or ended.how}")
 
     async def _live(self, number: int) -> Ended:
         life = Life(self.world, number, self.case.plan)

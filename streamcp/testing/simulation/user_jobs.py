@@ -147,7 +147,10 @@ def learn_output(subject: UserJob) -> None:
     """Run the job undisturbed, so that its output is known; raises Violation if it does not end."""
     outcome = run_case(Case(subject, (), "undisturbed"))
     if outcome.failure is not None:
-        raise Violation(f"the job fails when nothing disturbs it: {outcome.failure}")
+        raise Violation(
+            "the job fails when nothing disturbs it: it is broken, or needs a fake of what is "
+            f"outside, Job(fakes={{...}}): {outcome.failure}"
+        )
 
 
 def draw_user_case(subject: UserJob, seed: int) -> Case:
