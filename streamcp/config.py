@@ -70,6 +70,8 @@ class Checkpoints:
     - `predict`: an adaptive checkpoint starts unaligned if the alignment would be slow anyway.
     - `timeout`: a checkpoint that takes longer is given up.
     - `min_pause`: from the end of one to the trigger of the next.
+    - `incremental`: the snapshot of a keyed step holds only the keys that changed since the last
+      complete checkpoint, where that is less.
     - `max_concurrent`: how many may run at a time; more than 1 only with mode "aligned".
     - `retain`: how many complete checkpoints are kept.
     - `tolerable_failures`: how many in a row may fail; None for any number. One more fails the job.
@@ -87,6 +89,8 @@ class Checkpoints:
     predict: bool = True
     timeout: Duration = "10m"
     min_pause: Duration = "0s"
+    # Worth it where few keys of many change; else it only makes restores longer.
+    incremental: bool = False
     # A second one while the first still runs makes neither of them faster.
     max_concurrent: int = 1
     # The newest may be damaged: one to fall back to, and one to look at.

@@ -37,6 +37,7 @@ _SWITCHES = frozenset(
         "take_over",
         "predict",
         "fail_on_max_age",
+        "incremental",
     }
 )
 _NUMBERS = frozenset(

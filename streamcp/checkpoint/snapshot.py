@@ -70,6 +70,8 @@ class SubtaskStatistics:
     `blocked`: per input channel, how long it was blocked. `sync`: processing stood still.
     `asynchronous`: from then until the content was durable. `end_to_end`: trigger to durable.
     `escalated_after`: trigger to the escalation, if there was one.
+    `state_bytes`: written for this checkpoint; `referenced_bytes`: of the sections of earlier ones
+    that it builds on (rule P39).
     """
 
     start_delay: float = 0.0
@@ -80,6 +82,7 @@ class SubtaskStatistics:
     barrier_delay: float = 0.0
     escalated_after: float | None = None
     state_bytes: int = 0
+    referenced_bytes: int = 0
     in_flight_bytes: int = 0
     in_flight_records: int = 0
     records_during_alignment: int = 0
@@ -88,7 +91,10 @@ class SubtaskStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A subtask's durable snapshot of one checkpoint, told by one attempt (rule P3)."""
+    """A subtask's durable snapshot of one checkpoint, told by one attempt (rule P3).
+
+    Several "state" sections of one step belong together and are read in their order: the whole
+    state, then changes. All but the last may lie in files of earlier checkpoints (rule P39)."""
 
     checkpoint_id: int
     attempt: int

@@ -36,6 +36,8 @@ class CheckpointStatistics:
     - `barrier_delay`: trigger to the last subtask having acted.
     - `durable_delay`: trigger to the completion being durable; None unless completed.
     - `prediction`: the alignment time predicted at the trigger, to be set beside `alignment`.
+    - `state_bytes`: written for this checkpoint; `referenced_bytes`: of the sections of earlier
+      checkpoints that it builds on.
     - `failure`: name of the FailureReason; `failure_detail` says what happened where.
     """
 
@@ -62,6 +64,7 @@ class CheckpointStatistics:
     escalated_after: float | None = None
     escalated_by: str | None = None
     state_bytes: int = 0
+    referenced_bytes: int = 0
     in_flight_records: int = 0
     in_flight_bytes: int = 0
     records_during_alignment: int = 0
@@ -107,7 +110,13 @@ class CheckpointStatistics:
 
 
 _LONGEST = ("start_delay", "alignment", "sync", "asynchronous", "end_to_end", "barrier_delay")
-_SUMMED = ("state_bytes", "in_flight_records", "in_flight_bytes", "records_during_alignment")
+_SUMMED = (
+    "state_bytes",
+    "referenced_bytes",
+    "in_flight_records",
+    "in_flight_bytes",
+    "records_during_alignment",
+)
 
 
 def _job_wide(subtasks: Sequence[SubtaskStatistics]) -> dict[str, Any]:

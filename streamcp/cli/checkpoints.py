@@ -21,7 +21,7 @@ from streamcp.cli.options import NO_VALUE
 from streamcp.cli.showing import print_in_flight, print_list, print_manifest, print_state
 from streamcp.cli.words import print_json
 from streamcp.errors import CheckpointDamaged, StorageError
-from streamcp.storage.reading import StoredJob, find_jobs
+from streamcp.storage.reading import StoredJob, find_jobs, referenced_sizes
 from streamcp.storage.savepoints import SectionReader, StoredSavepoint
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Look at checkpoints.")
@@ -187,7 +187,12 @@ def _row(stored: StoredJob, checkpoint_id: int, history: History) -> dict[str, A
         manifest = stored.load_manifest(checkpoint_id)
     except CheckpointDamaged as damage:
         return row | {"damage": str(damage)}
-    return row | head(manifest, history) | {"bytes": sum(stored.file_sizes(checkpoint_id).values())}
+    return (
+        row
+        | head(manifest, history)
+        | {"bytes": sum(stored.file_sizes(checkpoint_id).values())}
+        | {"referenced_bytes": sum(referenced_sizes(manifest).values())}
+    )
 
 
 def _history(stored: StoredJob) -> History:
@@ -223,17 +228,24 @@ def _body(manifest: Manifest, files: Mapping[str, int]) -> dict[str, Any]:
         "tasks": [asdict(task) for task in manifest.tasks],
         "subtasks": [
             {
-                "subtask": str(one.subtask),
-                "finished": one.finished,
-                "statistics": asdict(one.statistics),
+                "subtask": str(acknowledgement.subtask),
+                "finished": acknowledgement.finished,
+                "statistics": asdict(acknowledgement.statistics),
                 "sections": [
-                    {"kind": s.kind, "name": s.name, "records": s.records, "bytes": s.size}
-                    for s in one.sections
+                    {
+                        "kind": one.kind,
+                        "name": one.name,
+                        "records": one.records,
+                        "bytes": one.size,
+                        "file": one.file,
+                    }
+                    for one in acknowledgement.sections
                 ],
             }
-            for one in manifest.acknowledgements
+            for acknowledgement in manifest.acknowledgements
         ],
         "files": files,
+        "referenced": referenced_sizes(manifest),
     }
 
 

@@ -15,6 +15,7 @@ from streamcp.cli.errors import WrongUse
 from streamcp.runtime.keyed_async_subtask import TIMER
 from streamcp.runtime.pending import Status
 from streamcp.serialization.deserializer import Deserializer, GenericRecord
+from streamcp.state.entries import Row, apply_rows
 from streamcp.storage.savepoints import SectionReader
 
 _WORDS = {
@@ -62,19 +63,22 @@ def state_rows(
             f"the checkpoint holds no state of a step {step!r}; steps with state: {names}"
         )
     reader = Deserializer(manifest.classes, None)
-    rows = [
-        row
-        for subtask, handle in own
-        for frame in stored.read_section(handle)
-        for row in _state_rows(subtask, handle, reader.loads(frame))
+    keyed: dict[Any, Row] = {}
+    rows: list[dict[str, Any]] = []
+    for subtask, handle in own:
+        for frame in stored.read_section(handle):
+            content = reader.loads(frame)
+            if handle.kind == "broadcast":
+                rows.append({"subtask": subtask, "value": content})
+            else:
+                apply_rows(content, keyed)
+    if key is not None:
+        rows = []
+    return rows + [
+        {"key": one, "value": value, "timers": list(timers)}
+        for one, value, timers in keyed.values()
+        if key is None or _is_written(one, key)
     ]
-    return [row for row in rows if key is None or ("key" in row and _is_written(row["key"], key))]
-
-
-def _state_rows(subtask: str, handle: SectionHandle, content: Any) -> list[dict[str, Any]]:
-    if handle.kind == "broadcast":
-        return [{"subtask": subtask, "value": content}]
-    return [{"key": key, "value": value, "timers": list(timers)} for key, value, timers in content]
 
 
 def _is_written(key: Any, text: str) -> bool:

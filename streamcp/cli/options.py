@@ -47,6 +47,13 @@ _RUN: tuple[tuple[str, Any, str | None, str, str], ...] = (
     ("timeout", str, _DURATION, _CHECKPOINTS, "A checkpoint that takes longer is given up."),
     ("min_pause", str, _DURATION, _CHECKPOINTS, "From the end of a checkpoint to the next."),
     (
+        "incremental",
+        bool,
+        None,
+        _CHECKPOINTS,
+        "Write only what changed of a large keyed state.",
+    ),
+    (
         "max_concurrent",
         int,
         _NUMBER,

@@ -20,7 +20,7 @@ def print_list(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print one line per checkpoint."""
     table = _table(
         "job", "checkpoint", "completed", "kind", "mode", "barrier>", "durable>", "in flight>",
-        "state>", "on disk>",
+        "state>", "on disk>", "refers to>",
     )  # fmt: skip
     for row in rows:
         head = [row["job"], str(row["checkpoint_id"])]
@@ -38,6 +38,7 @@ def print_list(rows: Sequence[Mapping[str, Any]]) -> None:
             words.number(figures.in_flight_records),
             words.size(figures.state_bytes),
             words.size(row["bytes"]),
+            words.size(row["referenced_bytes"]) if row["referenced_bytes"] else "",
         )
     _console().print(table)
     for row in rows:
@@ -85,11 +86,13 @@ def print_manifest(document: Mapping[str, Any]) -> None:
     )
     for name, count in document["files"].items():
         print(f"  {name}: {words.size(count)}")
+    for name, count in document["referenced"].items():
+        print(f"  {words.size(count)} of {name}, of an earlier checkpoint")
     print()
-    _console().print(_subtask_table(document["subtasks"]))
+    _console().print(_subtask_table(document["subtasks"], document["referenced"]))
 
 
-def _subtask_table(subtasks: Sequence[Mapping[str, Any]]) -> Table:
+def _subtask_table(subtasks: Sequence[Mapping[str, Any]], referenced: Mapping[str, int]) -> Table:
     table = _table(
         "subtask", "start delay>", "alignment>", "sync>", "async>", "end to end>", "state>",
         "in flight>", "", "holds",
@@ -105,13 +108,15 @@ def _subtask_table(subtasks: Sequence[Mapping[str, Any]]) -> Table:
             words.size(figures["state_bytes"]),
             words.number(figures["in_flight_records"]),
             words.size(figures["in_flight_bytes"]),
-            ", ".join(_section(section) for section in one["sections"]),
+            ", ".join(_section(section, referenced) for section in one["sections"]),
         )
     return table
 
 
-def _section(section: Mapping[str, Any]) -> str:
-    return f"{section['kind']} {section['name']} ({words.size(section['bytes'])})"
+def _section(section: Mapping[str, Any], referenced: Mapping[str, int]) -> str:
+    size = words.size(section["bytes"])
+    where = f"{size} of {section['file']}" if section["file"] in referenced else size
+    return f"{section['kind']} {section['name']} ({where})"
 
 
 def print_in_flight(sections: Sequence[Mapping[str, Any]]) -> None:

@@ -35,6 +35,7 @@ from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.checkpoint.trigger_policy import TriggerNow, TriggerPolicy
 from streamcp.clock import Clock
 from streamcp.config import Checkpoints
+from streamcp.coordinator.bases import PinnedBases
 from streamcp.coordinator.disk import DiskWork
 from streamcp.coordinator.gateway import JobFacts, TaskGateway
 from streamcp.coordinator.limits import Limits
@@ -92,6 +93,8 @@ class Coordinator:
         self._failures = FailureCounter(settings.tolerable_failures if settings else None)
         self._running: dict[int, tuple[PendingCheckpoint, TriggerNow]] = {}
         self._inbox: deque[Callable[[], None]] = deque()
+        incremental = settings is not None and settings.incremental
+        self._bases = PinnedBases(storage) if incremental and storage is not None else None
         self._disk = DiskWork()
         self._requests = Requests()
         self._wakeup = asyncio.Event()
@@ -334,6 +337,8 @@ class Coordinator:
             replaying=self._tasks.replaying(),
         )
         self._running[checkpoint_id] = pending, decision
+        if self._bases is not None:
+            self._bases.triggered(checkpoint_id)
         self._event(
             events.CheckpointTriggered,
             checkpoint_id,
@@ -385,6 +390,8 @@ class Coordinator:
         """End a checkpoint without completing it (rule P31)."""
         n = pending.checkpoint_id
         _, decision = self._running.pop(n)
+        if self._bases is not None:
+            self._bases.ended(n)
         self._tasks.cancel(n)
         if self._storage is not None:
             self._disk.call(partial(self._storage.discard, n))
@@ -478,6 +485,9 @@ class Coordinator:
         now = self._clock.monotonic()
         pending.completed()
         _, decision = self._running.pop(n)
+        if self._bases is not None:
+            self._bases.completed(n)
+            self._bases.ended(n)
         self._failures.completed()
         self.last_completed = n
         self._last_completed_at = now
@@ -541,6 +551,8 @@ class Coordinator:
     def close(self, error: Exception) -> None:
         """The attempt is over: nobody will answer the waiting requests, or decide a stop."""
         self._undecided_stop = None
+        if self._bases is not None:
+            self._bases.close()
         self._requests.close(error)
 
 

@@ -128,6 +128,7 @@ class Attempt:
             keep_records=prepared.storage is not None,
             staged_capacity=STAGED_CHANNELS * prepared.settings.channel_capacity,
             at_least_once=checkpoints is not None and checkpoints.mode == "at_least_once",
+            incremental=checkpoints is not None and checkpoints.incremental,
             services={
                 opener: await stack.enter_async_context(opener())
                 for opener in _openers(prepared.plan)

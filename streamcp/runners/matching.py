@@ -8,6 +8,7 @@ to it.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
@@ -16,6 +17,7 @@ from streamcp.checkpoint.snapshot import Manifest, SectionKind, TaskShape
 from streamcp.errors import RestoreRefused
 from streamcp.graph.logical import Broadcast, Forward, HashByKey, LogicalGraph, Node, Rebalance
 from streamcp.graph.physical import EdgePlan, PhysicalPlan, plan
+from streamcp.identifiers import SubtaskId
 from streamcp.operators.steps import (
     BroadcastStep,
     Call,
@@ -153,16 +155,21 @@ def _refusal(manifest: Manifest, problems: Sequence[str], *, of_steps: bool) -> 
 def _of_steps(unplaced: Sequence[Unplaced], physical: PhysicalPlan) -> Iterator[str]:
     """One sentence per step and kind: what it held, and why that has no place."""
     amounts: dict[tuple[SectionKind, str], int] = {}
+    sections: Counter[tuple[SubtaskId, tuple[SectionKind, str]]] = Counter()
     for one in unplaced:
         if one.channel is None:
             handle, what = one.handle, (one.handle.kind, one.handle.name)
             count = len(handle.lengths) if handle.kind == "transactions" else handle.records
             amounts[what] = amounts.get(what, 0) + count
+            sections[one.subtask, what] += 1
     nodes = {node.label: node for task in physical.tasks for node in task.members}
     for (kind, name), amount in amounts.items():
         node = nodes.get(name)
         why = "there is no such step" if node is None else f"{node.verb} ({node.place}) has none"
-        yield f"step {name!r}: {_CONTENTS[kind].format(amount)}; now {why}"
+        # A chain of changes holds some keys several times.
+        chained = any(count > 1 for (_, what), count in sections.items() if what == (kind, name))
+        about = f"up to {amount}" if chained else amount
+        yield f"step {name!r}: {_CONTENTS[kind].format(about)}; now {why}"
 
 
 _CONTENTS: dict[SectionKind, str] = {

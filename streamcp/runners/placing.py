@@ -26,6 +26,7 @@ from streamcp.runtime.subtask import Subtask
 from streamcp.serialization.deserializer import Deserializer
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.stable_hash import stable_hash
+from streamcp.state.entries import without_timers
 
 KeyOf: TypeAlias = Callable[[Any], Any]
 
@@ -111,7 +112,7 @@ class _Placing:
         for frame, group in zip(frames, handle.key_groups, strict=True):
             rows = self._reader.loads(frame)
             if finished:  # timers that were left when a step ended never fire
-                rows = [(key, value, ()) for key, value, _ in rows]
+                rows = without_timers(rows)
             owner = self._assignment.owner(handle.name, group)
             self._by_id[owner].restore("state", handle.name, [rows])
 

@@ -62,7 +62,8 @@ class TaskContext:
     `look_at` is the monotonic time at which the coordinator wants to be called: tasks compare it
     at the end of each slice, so that a trigger waits for one slice and not for a turn of the
     event loop. `keep_records`: in-flight records must survive (checkpoints are on).
-    `at_least_once`: barriers are only counted (rule P29). `fork` is in the names of transactions
+    `at_least_once`: barriers are only counted (rule P29). `incremental`: snapshots of keyed state
+    hold changes only, where they may (rule P39). `fork` is in the names of transactions
     (see `TransactionId`)."""
 
     job: str
@@ -77,6 +78,7 @@ class TaskContext:
     services: Mapping[Opener, Any] = field(default_factory=dict)
     look_at: float = float("inf")
     at_least_once: bool = False
+    incremental: bool = False
     fork: str = ""
 
     def end_of_slice(self, now: float) -> None:

@@ -16,7 +16,8 @@ from streamcp.runtime.calling import Push, Reporter, expanded
 from streamcp.runtime.meters import StepMeter
 from streamcp.serialization.immutable import is_deeply_immutable
 from streamcp.serialization.serializer import Serializer
-from streamcp.state.keyed import Entry, KeyedState
+from streamcp.state.entries import Entry
+from streamcp.state.keyed import KeyedState
 
 Key = Callable[[Any], Any]
 

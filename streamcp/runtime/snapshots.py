@@ -52,6 +52,15 @@ class Freezing(Protocol):
         """The checkpoint has ended: keep nothing."""
         ...
 
+    def written(self, handle: SectionHandle) -> tuple[SectionHandle, ...]:
+        """The section is durable, at `handle`; returns all that hold the content now, in the
+        order in which they are read: those that it builds on, and itself as the last one."""
+        ...
+
+    def completed(self) -> None:
+        """The checkpoint is complete: later ones may build on this section (rule P16)."""
+        ...
+
 
 class CapturedSection:
     """A section made of captured values, each a frame: a channel, a rest, a pending list."""
@@ -84,6 +93,14 @@ class CapturedSection:
     def drop(self) -> None:
         """Nothing is kept here: the values belong to their owners."""
 
+    def written(self, handle: SectionHandle) -> tuple[SectionHandle, ...]:
+        """It stands alone; the values are needed no more."""
+        self._captured = ()
+        return (handle,)
+
+    def completed(self) -> None:
+        """Nothing ever builds on it."""
+
 
 @dataclass(slots=True)
 class SubtaskSnapshot:
@@ -108,6 +125,7 @@ class SnapshotWriter:
         self._writer = writer
         self._expected: dict[int, int] = {}
         self._added: dict[int, list[SubtaskSnapshot]] = {}
+        self._written: dict[int, list[Freezing]] = {}
         self._to_freeze: deque[SubtaskSnapshot] = deque()
         self._wakeup = Wakeup()
 
@@ -134,9 +152,15 @@ class SnapshotWriter:
     def drop(self, checkpoint_id: int) -> None:
         """The checkpoint has ended without completing."""
         self._expected.pop(checkpoint_id, None)
+        self._written.pop(checkpoint_id, None)
         for snapshot in self._added.pop(checkpoint_id, ()):
             for section in snapshot.sections:
                 section.drop()
+
+    def completed(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete."""
+        for section in self._written.pop(checkpoint_id, ()):
+            section.completed()
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -194,14 +218,16 @@ class SnapshotWriter:
         now = self._context.clock.monotonic()
         place = 0
         for one in snapshots:
-            own = tuple(handles[place : place + len(one.frozen)])
+            own = handles[place : place + len(one.frozen)]
             place += len(one.frozen)
+            sections = self._told_where(one, own)
             in_flight = [section for section in one.frozen if section.kind in IN_FLIGHT]
             statistics = replace(
                 one.statistics,
                 asynchronous=now - one.acted_at,
                 end_to_end=now - one.triggered_at,
                 state_bytes=sum(_size(s) for s in one.frozen if s.kind not in IN_FLIGHT),
+                referenced_bytes=sum(s.size for s in sections) - sum(s.size for s in own),
                 in_flight_bytes=sum(_size(s) for s in in_flight),
                 in_flight_records=sum(s.records for s in in_flight),
             )
@@ -210,11 +236,20 @@ class SnapshotWriter:
                     one.checkpoint_id,
                     self._context.attempt,
                     one.subtask,
-                    own,
+                    sections,
                     statistics,
                     one.finished,
                 )
             )
+
+    def _told_where(
+        self, snapshot: SubtaskSnapshot, own: Sequence[SectionHandle]
+    ) -> tuple[SectionHandle, ...]:
+        """Tell the sections of a subtask where they lie; return them with those they build on."""
+        written = self._written.setdefault(snapshot.checkpoint_id, [])
+        written += snapshot.sections
+        pairs = zip(snapshot.sections, own, strict=False)  # no handles without a storage
+        return tuple(handle for section, at in pairs for handle in section.written(at))
 
 
 def _size(section: Section) -> int:

@@ -147,7 +147,13 @@ class Chain:
     def keyed_state(self, node: Node, make: Callable[[], Any]) -> KeyedState:
         """Make the state of a keyed step."""
         context = self._context
-        return KeyedState(node.label, make, context.serializer, context.max_parallelism)
+        return KeyedState(
+            node.label,
+            make,
+            context.serializer,
+            context.max_parallelism,
+            incremental=context.incremental,
+        )
 
     def keyed_run(self, node: Node) -> KeyedRun:
         """What a fused keyed step works with; always the same one."""

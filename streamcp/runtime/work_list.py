@@ -87,6 +87,7 @@ class BarrierWorkList:
     def notify_complete(self, checkpoint_id: int) -> None:
         """Tell every subtask that a checkpoint is complete (P30)."""
         self._triggers.pop(checkpoint_id, None)
+        self._snapshots.completed(checkpoint_id)
         for subtask in self._subtasks:
             subtask.on_complete(checkpoint_id)
 

@@ -3,49 +3,25 @@
 Taking a snapshot costs a few list lengths, whatever the number of keys: the entries are listed
 per key group in the order of their creation, a snapshot remembers how long each list was, and an
 entry whose `epoch` is older than the state's still has the value that the snapshot wants.
-Whoever changes an entry calls `preserve` first if its epoch is old. The entry and the timers of
-a key are frozen as one unit. Several snapshots may be under way at a time (rule P10): each wants
-the entries that are older than its own epoch.
+Whoever changes an entry calls `preserve` first if its epoch is old; that is also where the changes
+are noted that an incremental snapshot holds (rule P39). The entry and the timers of a key are
+frozen as one unit. Several snapshots may be under way at a time (rule P10): each wants the entries
+that are older than its own epoch. How they are frozen is told elsewhere.
 """
 
 from __future__ import annotations
 
 import heapq
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from streamcp.checkpoint.incremental import Base, base_of_next
 from streamcp.checkpoint.key_groups import key_group
-from streamcp.checkpoint.snapshot import Section
-from streamcp.errors import SerializationError
-from streamcp.serialization.immutable import is_deeply_immutable
-from streamcp.serialization.serializer import NOT_FLAT, Serializer
+from streamcp.serialization.serializer import Serializer
 from streamcp.serialization.stable_hash import stable_hash
-
-# Entries frozen together: large enough that the cost of one frame disappears, small enough that
-# a slice of background work stays well under a millisecond.
-CHUNK = 64
-
-Row = tuple[Any, Any, tuple[int, ...]]
-"""What is stored of an entry: key, value, timers (milliseconds since the epoch)."""
-
-
-class Entry:
-    """The state of one key."""
-
-    __slots__ = ("epoch", "group", "key", "place", "timers", "value")
-
-    def __init__(self, key: Any, value: Any, group: int, epoch: int) -> None:
-        self.key = key
-        self.value = value
-        self.group = group
-        self.epoch = epoch
-        self.place = 0
-        self.timers: set[int] | None = None
-
-
-# Stands in the lists where an entry was removed while snapshots went by them; newer than all.
-_GAP = Entry(None, None, 0, sys.maxsize)
+from streamcp.state.changes import Changes
+from streamcp.state.entries import GAP, REMOVED, Entry, Row, is_removal
+from streamcp.state.keyed_snapshot import ChangedContent, Content, KeyedSnapshot, WholeContent
 
 
 class KeyedState:
@@ -60,7 +36,11 @@ class KeyedState:
         make: Callable[[], Any],
         serializer: Serializer,
         max_parallelism: int,
+        *,
+        incremental: bool = False,
     ) -> None:
+        """Keep the state of `step`; snapshots hold changes only, where they may, if
+        `incremental`."""
         self.step = step
         self.epoch = 0
         self.entries: dict[Any, Entry] = {}
@@ -68,6 +48,8 @@ class KeyedState:
         self._serializer = serializer
         self._max_parallelism = max_parallelism
         self._groups: list[list[Entry]] = [[] for _ in range(max_parallelism)]
+        self._changes = Changes() if incremental else None
+        self._base: Base | None = None
         self._timers: list[tuple[int, int, Any]] = []
         self._timer_count = 0
         self._snapshots: list[KeyedSnapshot] = []  # being frozen, oldest first
@@ -94,6 +76,8 @@ class KeyedState:
         else:
             entry.place = len(listed)
             listed.append(entry)
+        if self._changes is not None:
+            self._changes.note(entry)
         return entry
 
     def copies(self) -> Iterator[tuple[Any, Any]]:
@@ -108,9 +92,11 @@ class KeyedState:
     def preserve(self, entry: Entry) -> None:
         """Before the first change after a snapshot: keep what snapshots want of the entry."""
         for snapshot in self._snapshots:
-            if entry.epoch < snapshot.epoch:
+            if snapshot.wants(entry):
                 snapshot.keep(entry)
         entry.epoch = self.epoch
+        if self._changes is not None:
+            self._changes.note(entry)
 
     def replace(self, entry: Entry, value: Any) -> None:
         """Set an entry's value."""
@@ -125,12 +111,13 @@ class KeyedState:
             return
         if entry.epoch != self.epoch:
             self.preserve(entry)
-        entry.timers = None
+        entry.value = entry.timers = None
+        place, entry.place = entry.place, REMOVED
         if self._snapshots:
-            self._groups[entry.group][entry.place] = _GAP
-            self._gaps.setdefault(entry.group, []).append(entry.place)
+            self._groups[entry.group][place] = GAP
+            self._gaps.setdefault(entry.group, []).append(place)
         else:
-            self._unlist(entry.group, entry.place)
+            self._unlist(entry.group, place)
 
     def _unlist(self, group: int, place: int) -> None:
         """Close the place of a removed entry in its group's list, with the last one."""
@@ -189,126 +176,78 @@ class KeyedState:
         """Begin a snapshot of all entries as they are now. It is under way until it is frozen or
         dropped; older ones are frozen first."""
         self.epoch += 1
-        snapshot = KeyedSnapshot(self, [len(listed) for listed in self._groups])
+        base, content = self._content_of_next()
+        if self._changes is not None:
+            self._changes.cut(self.epoch, len(self.entries))
+        snapshot = KeyedSnapshot(self, content, base)
         self._snapshots.append(snapshot)
         return snapshot
 
-    def restore(self, rows: Iterable[Row]) -> None:
-        """Put entries back, before the first record."""
-        for key, value, timers in rows:
-            entry = self._insert(key, value)
-            if timers:
-                entry.timers = set(timers)
-                for timestamp in timers:
-                    self._push_timer(timestamp, key)
+    def _content_of_next(self) -> tuple[Base | None, Content]:
+        changes = self._changes
+        if changes is not None:
+            base = base_of_next(
+                self._base,
+                known_since=changes.known_since,
+                changes=changes.count,
+                keys=len(self.entries),
+            )
+            if base is not None:
+                return base, ChangedContent(changes.since(base.cut))
+        return None, WholeContent(self._groups)
 
-    def _end_snapshot(self, snapshot: KeyedSnapshot) -> None:
+    def restore(self, rows: Iterable[Row]) -> None:
+        """Put entries back, before the first record. Rows that come later count: a key that is
+        there already is replaced, or removed."""
+        for row in rows:
+            if is_removal(row):
+                self.remove(row[0])
+            else:
+                self._restore(*row)
+
+    def _restore(self, key: Any, value: Any, timers: Iterable[int]) -> None:
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self._insert(key, value)
+        else:
+            entry.value, entry.timers = value, None
+        if timers:
+            entry.timers = set(timers)
+            for timestamp in timers:
+                self._push_timer(timestamp, key)
+
+    # ---- what snapshots tell (SnapshotOwner)
+
+    @property
+    def serializer(self) -> Serializer:
+        """By which entries are frozen."""
+        return self._serializer
+
+    @property
+    def marks_touches(self) -> bool:
+        """Each first touch behind a cut must be seen, also of an entry that is frozen already."""
+        return self._changes is not None
+
+    @property
+    def under_way(self) -> list[KeyedSnapshot]:
+        """The snapshots that are being frozen, oldest first."""
+        return self._snapshots
+
+    def snapshot_ended(self, snapshot: KeyedSnapshot) -> None:
+        """A snapshot is frozen or dropped."""
         if snapshot in self._snapshots:
             self._snapshots.remove(snapshot)
         if not self._snapshots:
             self._close_gaps()
+
+    def snapshot_complete(self, base: Base) -> None:
+        """The checkpoint of a snapshot is complete: later ones may build on it."""
+        if self._changes is not None and (self._base is None or self._base.cut < base.cut):
+            self._base = base
+            self._changes.forget_before(base.cut)
 
     def _close_gaps(self) -> None:
         for group, places in self._gaps.items():
             for place in sorted(places, reverse=True):  # so that the last one is never a gap
                 self._unlist(group, place)
         self._gaps.clear()
-
-
-class KeyedSnapshot:
-    """The entries of one snapshot, frozen group by group by `freeze_some`.
-
-    It is at (group, place) of the lists; what was changed before it came there was kept. It holds
-    the entries that are older than its `epoch`."""
-
-    def __init__(self, state: KeyedState, lengths: list[int]) -> None:
-        self.kind = "state"
-        self.records = 0
-        self.epoch = state.epoch
-        self.error: SerializationError | None = None
-        self._state = state
-        self._lengths = lengths
-        self._group = 0
-        self._place = 0
-        self._kept: dict[int, list[Row]] = {}
-        self._frames: list[bytes] = []
-        self._frame_groups: list[int] = []
-        self._dropped = False
-
-    def keep(self, entry: Entry) -> None:
-        """Keep an entry that is about to be changed: a copy if that is cheap, itself if it cannot
-        change, else its bytes."""
-        key, value, timers = _row(entry)
-        copy = self._state._serializer.flat_copy(value)
-        if copy is NOT_FLAT and not is_deeply_immutable(value):
-            self._freeze(entry.group, [(key, value, timers)])
-            return
-        kept = (key, value if copy is NOT_FLAT else copy, timers)
-        self._kept.setdefault(entry.group, []).append(kept)
-
-    def freeze_some(self) -> bool:
-        """Freeze the next chunk; returns False when there is nothing left to freeze.
-
-        While an older snapshot of the state is under way, this freezes of that one."""
-        oldest = next(iter(self._state._snapshots), self)
-        if oldest is not self and self in self._state._snapshots:
-            oldest.freeze_some()
-            return True
-        while not self._dropped and self.error is None and self._group < len(self._lengths):
-            rows = self._next_rows() or self._next_kept()
-            if rows:
-                self._freeze(self._group, rows)
-                return True
-            self._group += 1
-            self._place = 0
-        self._state._end_snapshot(self)
-        return False
-
-    def drop(self) -> None:
-        """The checkpoint has ended: keep nothing any more."""
-        self._dropped = True
-        self._state._end_snapshot(self)
-
-    def section(self) -> Section:
-        """The frozen content."""
-        return Section(
-            "state",
-            self._state.step,
-            tuple(self._frames),
-            self.records,
-            tuple(self._frame_groups),
-        )
-
-    def _next_rows(self) -> list[Row]:
-        """Take entries of the group that nobody has touched since the cut."""
-        epoch, length = self.epoch, self._lengths[self._group]
-        rows: list[Row] = []
-        while not rows and self._place < length:
-            end = min(self._place + CHUNK, length)
-            for entry in self._state._groups[self._group][self._place : end]:
-                if entry.epoch < epoch:
-                    entry.epoch = epoch
-                    rows.append(_row(entry))
-            self._place = end
-        return rows
-
-    def _next_kept(self) -> list[Row]:
-        """Take entries of the group that were kept as they were touched: no more can come."""
-        kept = self._kept.get(self._group, [])
-        self._kept[self._group] = kept[CHUNK:]
-        return kept[:CHUNK]
-
-    def _freeze(self, group: int, rows: list[Row]) -> None:
-        try:
-            frame = self._state._serializer.dumps(rows, step=self._state.step)
-        except SerializationError as error:
-            self.error = error
-            return
-        self._frames.append(frame)
-        self._frame_groups.append(group)
-        self.records += len(rows)
-
-
-def _row(entry: Entry) -> Row:
-    timers = tuple(sorted(entry.timers)) if entry.timers else ()
-    return entry.key, entry.value, timers

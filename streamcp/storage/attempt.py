@@ -18,24 +18,16 @@ from pathlib import Path
 
 from streamcp.checkpoint.snapshot import Manifest
 from streamcp.errors import Fenced, StorageError
-from streamcp.storage import format
+from streamcp.storage import format, layout
 from streamcp.storage.contract import CompletedCheckpoint
 from streamcp.storage.log import CompletionLog, reserved_through
+from streamcp.storage.reading import files_of
 
 _log = logging.getLogger(__name__)
 
 # How many ids before the end of the reserved ones more are reserved: the checkpoints that may run
 # or fail before anything is written again.
 _ID_MARGIN = 250
-
-
-def files_of(manifest: Manifest) -> frozenset[str]:
-    """Name the data files that a manifest refers to."""
-    return frozenset(
-        handle.file
-        for acknowledgement in manifest.acknowledgements
-        for handle in acknowledgement.sections
-    )
 
 
 def fenced(job: str, attempt: int) -> Fenced:
@@ -83,6 +75,17 @@ class RunningAttempt:
             raise StorageError(f"checkpoint {checkpoint_id} belongs to an earlier attempt")
         if checkpoint_id in self.ended or self.is_complete(checkpoint_id):
             raise StorageError(f"checkpoint {checkpoint_id} has ended already")
+
+    def check_references(self, manifest: Manifest) -> None:
+        """Raise StorageError unless every file that a manifest refers to is the checkpoint's own
+        or one of a complete checkpoint (P16)."""
+        complete = frozenset().union(*(files for files in self.files.values() if files is not None))
+        for file in sorted(files_of(manifest) - complete):
+            if layout.checkpoint_of_file(file) != manifest.checkpoint_id:
+                raise StorageError(
+                    f"checkpoint {manifest.checkpoint_id} cannot be completed: it refers to "
+                    f"{file}, which belongs to no complete checkpoint any more"
+                )
 
     def referenced(self) -> frozenset[str] | None:
         """Name every data file of a complete checkpoint; None if one cannot tell."""

@@ -72,7 +72,8 @@ class CheckpointStorage(Protocol):
     def complete(self, manifest: Manifest) -> None:
         """Write the manifest durably and append the completion to the log.
 
-        Raises Fenced if another attempt has appended since; then nothing was completed."""
+        The manifest may refer to files of complete checkpoints beside its own (rule P16). Raises
+        Fenced if another attempt has appended since; then nothing was completed."""
         ...
 
     def write_savepoint(self, checkpoint_id: int, target: Path) -> Path:
@@ -98,7 +99,8 @@ class CheckpointStorage(Protocol):
     def retain(self, count: int) -> list[int]:
         """Remove all but the newest `count` complete checkpoints; return the removed ids.
 
-        Never raises: a file that cannot be removed is tried again next time."""
+        A file that a kept checkpoint refers to stays until none does. Never raises: a file that
+        cannot be removed is tried again next time."""
         ...
 
     def load_manifest(self, checkpoint_id: int) -> Manifest:
@@ -112,7 +114,8 @@ class CheckpointStorage(Protocol):
         ...
 
     def verify(self, checkpoint_id: int) -> list[str]:
-        """Check every file; return one sentence per damaged one, naming it."""
+        """Check every file that the checkpoint needs; return one sentence per damaged one, naming
+        it, and the checkpoints that need it if it is one of another checkpoint."""
         ...
 
     def append_history(self, entry: Mapping[str, Any]) -> None:

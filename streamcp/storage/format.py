@@ -249,6 +249,7 @@ def _statistics(fields: Fields) -> SubtaskStatistics:
         barrier_delay=fields.number("barrier_delay"),
         escalated_after=fields.optional_number("escalated_after"),
         state_bytes=fields.integer("state_bytes"),
+        referenced_bytes=fields.integer("referenced_bytes", absent=0),
         in_flight_bytes=fields.integer("in_flight_bytes"),
         in_flight_records=fields.integer("in_flight_records"),
         records_during_alignment=fields.integer("records_during_alignment"),

@@ -63,6 +63,11 @@ def data_file(checkpoint_id: int, attempt: int, serial: int) -> str:
     return f"{checkpoint_directory(checkpoint_id)}/data-{attempt}-{serial}"
 
 
+def checkpoint_of_file(name: str) -> int | None:
+    """Tell in which checkpoint's directory a data file lies; None for that of a savepoint."""
+    return checkpoint_of(name.partition("/")[0])
+
+
 def is_data_file(name: str) -> bool:
     """Tell whether `name` is a data file's; a damaged manifest must not lead anywhere else."""
     return name == SAVEPOINT_DATA or _DATA_FILE.fullmatch(name) is not None

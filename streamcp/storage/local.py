@@ -27,13 +27,13 @@ from streamcp.durable_files import LOCAL_FILES, DurableFiles
 from streamcp.errors import CheckpointDamaged, Fenced, StorageError
 from streamcp.identifiers import SubtaskId
 from streamcp.storage import format, layout
-from streamcp.storage.attempt import RunningAttempt, fenced, files_of
+from streamcp.storage.attempt import RunningAttempt, fenced
 from streamcp.storage.beginning import FirstEntry, check_replaceable, first_entry
 from streamcp.storage.contract import Attempt, CompletedCheckpoint, Origin
 from streamcp.storage.history import History
 from streamcp.storage.lock import JobLock
 from streamcp.storage.log import CompletionLog, LogView, reserved_through
-from streamcp.storage.reading import StoredJob
+from streamcp.storage.reading import StoredJob, files_of
 from streamcp.storage.retention import Remover
 from streamcp.storage.savepoints import write_savepoint
 
@@ -201,7 +201,8 @@ class LocalStorage:
         Raises Fenced if another attempt has appended since: nothing was completed, and from then
         on nothing is written or removed. Raises StorageError if the completion is not known to be
         durable: it must not be announced, though a later attempt may find the checkpoint. Calling
-        again is allowed then."""
+        again is allowed then. Raises StorageError too, and completes nothing, if the manifest
+        refers to a file of a checkpoint that is not complete (P16)."""
         with self._guard:
             running = self._usable()
             if manifest.attempt != running.number:
@@ -212,6 +213,7 @@ class LocalStorage:
             running.settle()
             if not running.is_complete(manifest.checkpoint_id):
                 running.check_id(manifest.checkpoint_id)
+                running.check_references(manifest)
                 with self._told_if_fenced(running):
                     path = self._write_manifest(running, manifest)
                 running.append_completion(manifest, path)

@@ -54,7 +54,8 @@ class StoredJob:
         return read_frames(self._files, self._data_path(handle), handle)
 
     def verify(self, checkpoint_id: int) -> list[str]:
-        """Check the log and every file of a checkpoint; return one sentence per damaged file."""
+        """Check the log and every file that a checkpoint needs; return one sentence per damaged
+        file. That of a file of another checkpoint names all checkpoints that need it."""
         return list(dict.fromkeys(self._problems(checkpoint_id)))
 
     def file_sizes(self, checkpoint_id: int) -> dict[str, int]:
@@ -116,12 +117,47 @@ class StoredJob:
             yield from self._metadata_problems(completed)
         for acknowledgement in manifest.acknowledgements:
             for handle in acknowledgement.sections:
-                yield from problem_of(self.read_section, handle)
+                for sentence in problem_of(self.read_section, handle):
+                    yield sentence + self._needed_by(handle, manifest, view)
+
+    def _needed_by(self, handle: SectionHandle, manifest: Manifest, view: LogView) -> str:
+        """Name all checkpoints that a damaged file takes with it, if there is another one."""
+        needing = [
+            one.checkpoint_id for one in view.completed if handle.file in self._files_of(one, view)
+        ]
+        if needing == [manifest.checkpoint_id]:
+            return ""
+        return f" (needed by checkpoint {', '.join(map(str, needing))})"
+
+    def _files_of(self, completed: CompletedCheckpoint, view: LogView) -> frozenset[str]:
+        try:
+            return files_of(self._load(completed.checkpoint_id, view))
+        except StorageError:
+            return frozenset()
 
     def _metadata_problems(self, completed: CompletedCheckpoint) -> Iterator[str]:
         metadata = self.log.metadata(completed.checkpoint_id)
         for sentence in problem_of(self._load_from, metadata, completed):
             yield f"{sentence} ({self.log.path(completed.number)} holds the same manifest)"
+
+
+def files_of(manifest: Manifest) -> frozenset[str]:
+    """Name the data files that a manifest refers to."""
+    return frozenset(
+        handle.file
+        for acknowledgement in manifest.acknowledgements
+        for handle in acknowledgement.sections
+    )
+
+
+def referenced_sizes(manifest: Manifest) -> dict[str, int]:
+    """Tell how many bytes a checkpoint needs of each data file of another one."""
+    sizes: dict[str, int] = {}
+    for acknowledgement in manifest.acknowledgements:
+        for handle in acknowledgement.sections:
+            if layout.checkpoint_of_file(handle.file) not in (None, manifest.checkpoint_id):
+                sizes[handle.file] = sizes.get(handle.file, 0) + handle.size
+    return sizes
 
 
 def read_frames(files: DurableFiles, path: Path, handle: SectionHandle) -> list[bytes]:

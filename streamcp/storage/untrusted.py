@@ -59,8 +59,10 @@ class Fields:
                 return choice
         raise self.refuse(name, f"is none of {', '.join(map(str, choices))}")
 
-    def integer(self, name: str, minimum: int = 0) -> int:
-        """Take an integer of at least `minimum`."""
+    def integer(self, name: str, minimum: int = 0, absent: int | None = None) -> int:
+        """Take an integer of at least `minimum`; `absent` stands for a field that is not there."""
+        if absent is not None and name not in self._value:
+            return absent
         value = self._get(name, int, "an integer")
         if value < minimum:
             raise self.refuse(name, f"is below {minimum}")

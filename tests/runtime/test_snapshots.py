@@ -9,7 +9,7 @@ from typing import Any
 
 import streamcp as sc
 from streamcp.checkpoint.failure_reason import FailureReason
-from streamcp.checkpoint.snapshot import Section, SubtaskStatistics
+from streamcp.checkpoint.snapshot import Section, SectionHandle, SubtaskStatistics
 from streamcp.errors import SerializationError
 from streamcp.identifiers import SubtaskId
 from streamcp.runtime.snapshots import CapturedSection, SnapshotWriter, SubtaskSnapshot
@@ -27,6 +27,7 @@ class Slowly:
         self.left = steps
         self.kind = kind
         self.dropped = False
+        self.complete = False
         self.freezing = freezing
 
     def freeze_some(self) -> bool:
@@ -42,6 +43,12 @@ class Slowly:
 
     def drop(self) -> None:
         self.dropped = True
+
+    def written(self, handle: SectionHandle) -> tuple[SectionHandle, ...]:
+        return (handle,)
+
+    def completed(self) -> None:
+        self.complete = True
 
 
 class Bench:

@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.serializer import Serializer
-from streamcp.state.keyed import CHUNK, KeyedSnapshot, KeyedState
+from streamcp.state.keyed import KeyedState
+from streamcp.state.keyed_snapshot import CHUNK, KeyedSnapshot
 
 Rows = dict[Any, tuple[Any, tuple[int, ...]]]
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from typing import Any
 
 from streamcp.checkpoint.snapshot import Manifest
-from streamcp.errors import StreamcpError
+from streamcp.errors import CheckpointDamaged, StreamcpError
 from streamcp.runners.life import JobLife
 from streamcp.storage import layout
+from streamcp.storage.contract import CheckpointStorage
+from streamcp.storage.reading import files_of
 from streamcp.testing.simulation.jobs import JobSpec, Rows, expected_rows
 from streamcp.testing.simulation.kinds_loop import is_back_edge
 from streamcp.testing.simulation.world import Life, Outside
@@ -96,23 +99,43 @@ def check_queues(spec: JobSpec, job: JobLife) -> None:
 
 
 def check_files(life: Life, job: str) -> None:
-    """I7: behind an undisturbed life every file belongs to a complete checkpoint, and all of them
-    can be read (P2)."""
+    """I7: behind an undisturbed life every file belongs to a complete checkpoint, or to one that
+    refers to it; and they can be read, the newest one whole (P2)."""
     files = life.outside.files
     storage = files.storage(job, life.world.clock, files.disk.process("check"))
     try:
-        attempt = storage.start_attempt()
+        completed = [one.checkpoint_id for one in storage.start_attempt().completed]
     except StreamcpError as error:
         raise Violation(f"P2: the checkpoints cannot be read: {error}") from error
+    complete = {layout.checkpoint_directory(one) for one in completed}
+    needed = _needed(storage, completed)
+    damaged = storage.verify(completed[-1]) if completed else []
     storage.close()
-    owners = {layout.checkpoint_directory(one.checkpoint_id) for one in attempt.completed}
+    if damaged:
+        raise Violation(f"P2: {damaged[0]}")
     for path in files.disk.paths():
-        parts = path.split("/")
-        name = next((part for part in parts if layout.checkpoint_of(part) is not None), None)
-        if name is not None and name not in owners:
+        if _unowned(path.split("/"), complete, needed):
             raise Violation(f"I7: {path} belongs to no complete checkpoint")
-        if parts[-1].startswith("."):
+        if path.split("/")[-1].startswith("."):
             raise Violation(f"I7: {path} was left behind")
+
+
+def _needed(storage: CheckpointStorage, completed: Iterable[int]) -> set[str]:
+    """Name the files that complete checkpoints refer to, and the directories of these."""
+    needed: set[str] = set()
+    for checkpoint_id in completed:
+        with suppress(CheckpointDamaged):  # an old one, back after a loss of power
+            for name in files_of(storage.load_manifest(checkpoint_id)):
+                needed |= {name, name.partition("/")[0]}
+    return needed
+
+
+def _unowned(path: list[str], complete: Set[str], needed: Set[str]) -> bool:
+    """Say whether a path is a checkpoint's that is not complete, and no complete one needs it."""
+    for at, name in enumerate(path):
+        if layout.checkpoint_of(name) is not None and name not in complete:
+            return "/".join(path[at:]) not in needed
+    return False
 
 
 def check_nothing_left(life: Life) -> None:

@@ -18,6 +18,7 @@ from streamcp.errors import CheckpointFailed, SettingsError, StreamcpError
 from streamcp.observability import events
 from streamcp.runners.handle import JobHandle
 from streamcp.runners.life import JobLife
+from streamcp.storage.reading import referenced_sizes
 from streamcp.testing.simulation.faults import Action, Fault
 from streamcp.testing.simulation.invariants import Violation, check_closed, check_manifest
 from streamcp.testing.simulation.storage import WatchedStorage
@@ -147,6 +148,9 @@ class Process:
             self.life.hit("completed")
 
     def _look_at_manifest(self, manifest: Manifest) -> None:
+        referenced = referenced_sizes(manifest)
+        self.counts["referenced files"] += len(referenced)
+        self.counts["incremental checkpoints"] += any(referenced.values())
         try:
             check_manifest(manifest)
         except Violation as error:

@@ -109,6 +109,7 @@ def draw_case(seed: int) -> Case:
     """Draw a random job and a plan."""
     rnd = random.Random(f"case {seed}")
     job, plan = draw_job(rnd), draw_plan(rnd)
+    job = replace(job, settings={**job.settings, "incremental": rnd.random() < 0.5})
     is_rescaled = any(fault.action == "rescale" for fault in plan)
     return Case(RandomJob(job, is_rescaled), plan, f"schedule {seed}")
 

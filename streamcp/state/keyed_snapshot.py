@@ -1,0 +1,235 @@
+"""One snapshot of a keyed state: its entries, frozen group by group while the state goes on.
+
+It holds the entries as they were at its cut: all of them, or those that changed since the snapshot
+that it builds on, with the keys that were removed (rule P39). An entry that is older than its
+`epoch` still has the value of the cut; of one that is touched before it is frozen, `keep` takes
+that value. It knows neither timers nor how keys are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from streamcp.checkpoint.incremental import Base, chain_with
+from streamcp.checkpoint.snapshot import Section, SectionHandle
+from streamcp.errors import SerializationError
+from streamcp.serialization.immutable import is_deeply_immutable
+from streamcp.serialization.serializer import NOT_FLAT, Serializer
+from streamcp.state.changes import Noted
+from streamcp.state.entries import REMOVED, Entry, Row, row_of
+
+# Entries frozen together: large enough that the cost of one frame disappears, small enough that
+# a slice of background work stays well under a millisecond.
+CHUNK = 64
+
+Part: TypeAlias = tuple[Sequence[Entry], int]
+"""A list of entries, and how many of them there were at the cut."""
+
+
+class SnapshotOwner(Protocol):
+    """What a snapshot needs of its state."""
+
+    step: str
+    epoch: int
+
+    @property
+    def serializer(self) -> Serializer:
+        """By which entries are frozen."""
+        ...
+
+    @property
+    def marks_touches(self) -> bool:
+        """Each first touch behind a cut must be seen, also of an entry that is frozen already."""
+        ...
+
+    @property
+    def under_way(self) -> Sequence[KeyedSnapshot]:
+        """The snapshots that are being frozen, oldest first."""
+        ...
+
+    def snapshot_ended(self, snapshot: KeyedSnapshot) -> None:
+        """A snapshot is frozen or dropped."""
+        ...
+
+    def snapshot_complete(self, base: Base) -> None:
+        """The checkpoint of a snapshot is complete."""
+        ...
+
+
+class Content(Protocol):
+    """Where the entries of a snapshot are found."""
+
+    groups: Sequence[int]
+
+    def parts(self, group: int) -> Sequence[Part]:
+        """List the parts of a group; an entry may be in several."""
+        ...
+
+
+class WholeContent:
+    """All entries that there are now."""
+
+    def __init__(self, lists: Sequence[Sequence[Entry]]) -> None:
+        """Remember how long the list of each group is."""
+        self.groups = range(len(lists))
+        self._lists = lists
+        self._lengths = [len(listed) for listed in lists]
+
+    def parts(self, group: int) -> Sequence[Part]:
+        """The one list of a group."""
+        return ((self._lists[group], self._lengths[group]),)
+
+
+class ChangedContent:
+    """The entries that were noted as changed."""
+
+    def __init__(self, noted: Sequence[Noted]) -> None:
+        """Take what was noted up to now, by the cuts before it."""
+        self.groups = sorted(set().union(*noted))
+        self._noted = noted
+
+    def parts(self, group: int) -> Sequence[Part]:
+        """The lists in which a group has changes."""
+        return [(listed, len(listed)) for one in self._noted if (listed := one.get(group))]
+
+
+class KeyedSnapshot:
+    """The entries of one snapshot, frozen by `freeze_some`.
+
+    `base` is what it builds on; None if it is whole."""
+
+    def __init__(self, state: SnapshotOwner, content: Content, base: Base | None) -> None:
+        """Begin at the epoch that `state` has now."""
+        self.records = 0
+        self.epoch = state.epoch
+        self.base = base
+        self.error: SerializationError | None = None
+        self._state = state
+        self._since = 0 if base is None else base.cut
+        self._content = content
+        self._group_place = 0
+        self._part_place = 0
+        self._place = 0
+        self._kept: dict[int, list[Row]] = {}
+        self._frames: list[bytes] = []
+        self._frame_groups: list[int] = []
+        self._removals: list[bytes] = []
+        self._removal_groups: list[int] = []
+        self._chain: tuple[SectionHandle, ...] = ()
+        self._dropped = False
+
+    def wants(self, entry: Entry) -> bool:
+        """Say whether an entry, not touched since `entry.epoch`, is still to be frozen."""
+        return self._since <= entry.epoch < self.epoch and entry.frozen < self.epoch
+
+    def keep(self, entry: Entry) -> None:
+        """Keep an entry that is about to be changed: a copy if that is cheap, itself if it cannot
+        change, else its bytes."""
+        key, value, timers = row_of(entry)
+        copy = self._state.serializer.flat_copy(value)
+        if copy is NOT_FLAT and not is_deeply_immutable(value):
+            self._freeze_rows(entry.group, [(key, value, timers)])
+            return
+        kept = (key, value if copy is NOT_FLAT else copy, timers)
+        self._kept.setdefault(entry.group, []).append(kept)
+
+    def freeze_some(self) -> bool:
+        """Freeze the next chunk; returns False when there is nothing left to freeze.
+
+        While an older snapshot of the state is under way, this freezes of that one."""
+        under_way = self._state.under_way
+        oldest = next(iter(under_way), self)
+        if oldest is not self and self in under_way:
+            oldest.freeze_some()
+            return True
+        groups = self._content.groups
+        while not self._dropped and self.error is None and self._group_place < len(groups):
+            group = groups[self._group_place]
+            if self._freeze_untouched(group) or self._freeze_kept(group):
+                return True
+            self._group_place += 1
+            self._part_place = self._place = 0
+        self._state.snapshot_ended(self)
+        return False
+
+    def drop(self) -> None:
+        """The checkpoint has ended: keep nothing any more."""
+        self._dropped = True
+        self._state.snapshot_ended(self)
+
+    def section(self) -> Section:
+        """The frozen content: removals first, for a removed key may be there again."""
+        return Section(
+            "state",
+            self._state.step,
+            (*self._removals, *self._frames),
+            self.records,
+            (*self._removal_groups, *self._frame_groups),
+        )
+
+    def written(self, handle: SectionHandle) -> tuple[SectionHandle, ...]:
+        """The section is durable; returns the sections that hold the state now, in the order in
+        which they are read. The last one is `handle`."""
+        self._chain = chain_with(self.base, handle)
+        self._frames.clear()
+        self._removals.clear()
+        return (handle,) if self.base is None else (*self.base.chain, handle)
+
+    def completed(self) -> None:
+        """The checkpoint is complete."""
+        self._state.snapshot_complete(Base(self.epoch, self._chain))
+
+    # ---- freezing
+
+    def _freeze_untouched(self, group: int) -> bool:
+        """Freeze entries that nobody has touched since the cut; False if there are none."""
+        taken = self._next_entries(group)
+        rows = [row_of(entry) for entry in taken if entry.place != REMOVED]
+        removals = [(entry.key,) for entry in taken if entry.place == REMOVED]
+        if rows:
+            self._freeze_rows(group, rows)
+        if removals:
+            self._freeze(removals, group, self._removals, self._removal_groups)
+        return bool(taken)
+
+    def _next_entries(self, group: int) -> list[Entry]:
+        parts = self._content.parts(group)
+        taken: list[Entry] = []
+        while not taken and self._part_place < len(parts):
+            listed, length = parts[self._part_place]
+            end = min(self._place + CHUNK, length)
+            self._take(listed[self._place : end], taken)
+            self._place = end
+            if end == length:
+                self._part_place, self._place = self._part_place + 1, 0
+        return taken
+
+    def _take(self, entries: Sequence[Entry], taken: list[Entry]) -> None:
+        epoch, marks_touches = self.epoch, self._state.marks_touches
+        for entry in entries:
+            if entry.epoch < epoch and entry.frozen < epoch:
+                entry.frozen = epoch
+                if not marks_touches:
+                    entry.epoch = epoch  # so that nobody calls `preserve` for nothing
+                taken.append(entry)
+
+    def _freeze_kept(self, group: int) -> bool:
+        """Freeze entries that were kept as they were touched: no more can come."""
+        kept = self._kept.get(group, [])
+        self._kept[group] = kept[CHUNK:]
+        if kept:
+            self._freeze_rows(group, kept[:CHUNK])
+        return bool(kept)
+
+    def _freeze_rows(self, group: int, rows: list[Row]) -> None:
+        self._freeze(rows, group, self._frames, self._frame_groups)
+
+    def _freeze(self, rows: list[Row], group: int, frames: list[bytes], groups: list[int]) -> None:
+        try:
+            frames.append(self._state.serializer.dumps(rows, step=self._state.step))
+        except SerializationError as error:
+            self.error = error
+            return
+        groups.append(group)
+        self.records += len(rows)
