@@ -7,6 +7,7 @@ checkpoints to test with.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from streamcp.checkpoint.snapshot import (
     Acknowledgement,
@@ -71,6 +72,7 @@ def check_checkpoint_storage(make_storage: MakeStorage) -> None:
         _check_incomplete_is_never_seen,
         _check_attempts_and_ids_increase,
         _check_retention,
+        _check_shared_files_are_kept,
         _check_second_copy_is_refused,
         _check_old_attempt_is_fenced,
         _check_history,
@@ -134,6 +136,28 @@ def _check_retention(make_storage: MakeStorage, job: str) -> None:
     assert [storage.verify(checkpoint_id) for checkpoint_id in ids[2:]] == [[], []]
     assert _ids(storage.start_attempt()) == ids[2:]
     storage.close()
+
+
+def _check_shared_files_are_kept(make_storage: MakeStorage, job: str) -> None:
+    storage = make_storage(job)
+    attempt = storage.start_attempt()
+    first = attempt.next_checkpoint_id
+    handles = complete_example(storage, job, first, attempt.number).acknowledgements[0].sections
+    storage.complete(example_manifest(job, first + 1, attempt.number, handles))
+    assert storage.retain(1) == [first]
+    assert storage.verify(first + 1) == []
+    try:
+        storage.complete(example_manifest(job, first + 3, attempt.number, _moved(handles)))
+    except StorageError:
+        pass
+    else:
+        raise AssertionError("a checkpoint was completed that refers to one that is not complete")
+    storage.close()
+
+
+def _moved(handles: Sequence[SectionHandle]) -> list[SectionHandle]:
+    """Say of sections that they are in files that nobody has written."""
+    return [replace(handle, file="chk-99999999/data-1-1") for handle in handles]
 
 
 def _check_second_copy_is_refused(make_storage: MakeStorage, job: str) -> None:

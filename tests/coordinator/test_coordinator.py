@@ -317,6 +317,49 @@ def test_newer_checkpoint_that_completes_first_subsumes_the_older_one(
     assert bench.coordinator.last_completed == 8
 
 
+@pytest.mark.parametrize("bench", [{"incremental": True, **OVERLAPPING}], indirect=True)
+def test_checkpoints_that_one_under_way_may_build_on_are_kept_until_it_ends(bench: Bench) -> None:
+    """P16, P32: 9 was triggered when 7 was the newest; 8 completes while it is under way."""
+
+    async def body() -> None:
+        bench.tasks.on_start = bench.answer
+        await bench.coordinator.request()
+        assert bench.storage.pinned == []
+        bench.tasks.on_start = lambda trigger: None
+        requests = [bench.coordinator.request() for _ in range(2)]
+        await settle()
+        assert bench.storage.pinned == [7]
+        requests.append(bench.coordinator.request())
+        await settle()
+        assert [one.checkpoint_id for one in bench.tasks.triggers] == [7, 8, 9]
+        assert bench.storage.pinned == [7, 7]
+        bench.acknowledge(8)
+        await settle()
+        assert bench.storage.pinned == [7, 8]
+        bench.acknowledge(9)
+        await settle()
+        assert bench.storage.pinned == []
+
+    run(bench, body)
+
+
+@pytest.mark.parametrize("bench", [{"incremental": True}], indirect=True)
+def test_attempt_that_ends_keeps_no_checkpoint_from_retention(bench: Bench) -> None:
+    async def body() -> None:
+        bench.tasks.on_start = bench.answer
+        await bench.coordinator.request()
+        bench.tasks.on_start = lambda trigger: None
+        request = bench.coordinator.request()
+        await settle()
+        assert bench.storage.pinned == [7]
+        bench.coordinator.close(JobFailed("over"))
+        with pytest.raises(JobFailed):
+            await request
+
+    run(bench, body)
+    assert bench.storage.pinned == []
+
+
 @pytest.mark.parametrize("bench", [{"timeout": "5s", **OVERLAPPING}], indirect=True)
 def test_older_checkpoint_that_expires_leaves_the_newer_one_running(bench: Bench) -> None:
     async def body() -> None:

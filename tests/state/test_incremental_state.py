@@ -16,7 +16,7 @@ from streamcp.checkpoint.incremental import LONGEST_CHAIN
 from streamcp.checkpoint.snapshot import Section, SectionHandle
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.serializer import Serializer
-from streamcp.state.entries import Row, apply_rows, without_timers
+from streamcp.state.entries import Row, apply_rows, is_removal, without_timers
 from streamcp.state.keyed import KeyedState
 from streamcp.state.keyed_snapshot import CHUNK, KeyedSnapshot
 
@@ -86,6 +86,9 @@ class Bench:
         assert snapshot.error is None
         section = snapshot.section()
         assert len(section.frames) == len(section.key_groups)
+        rows = [row for frame in section.frames for row in self.serializer.loads(frame)]
+        present = [row[0] for row in rows if not is_removal(row)]
+        assert len(present) == len(set(present))
         chain = snapshot.written(self.disk.write(section))
         return Written(snapshot, chain, cut)
 
@@ -198,6 +201,18 @@ def test_touch_of_an_entry_that_is_frozen_already_is_a_change_of_the_next_snapsh
     written = bench.checkpoint()
     assert written.snapshot.records == 1
     assert bench.restored(written.chain) == bench.rows()
+
+
+def test_touch_of_an_unchanged_entry_adds_nothing_to_a_snapshot_of_changes() -> None:
+    bench = Bench()
+    bench.fill(10)
+    bench.checkpoint()
+    bench.change(1, 1)
+    snapshot, cut = bench.state.snapshot(), bench.rows()
+    bench.change(2, 1)
+    written = bench.write(snapshot, cut)
+    assert written.snapshot.records == 1
+    assert bench.restored(written.chain) == cut
 
 
 def test_state_that_rests_is_never_written_again() -> None:

@@ -416,6 +416,62 @@ def test_file_that_a_kept_checkpoint_refers_to_is_kept(
     assert names(tmp_path) == [layout.checkpoint_directory(3)]
 
 
+def test_file_that_is_referred_to_survives_a_start_whose_owner_was_removed(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    attempt = storage.start_attempt()
+    first = complete_example(storage, JOB, 1, attempt.number)
+    shared = first.acknowledgements[0].sections
+    storage.complete(example_manifest(JOB, 2, attempt.number, shared))
+    storage.retain(1)
+    again = storage.start_attempt()
+    assert storage.verify(2) == []
+    complete_example(storage, JOB, again.next_checkpoint_id, again.number)
+    assert storage.retain(1) == [2]
+    assert names(tmp_path) == [layout.checkpoint_directory(again.next_checkpoint_id)]
+
+
+def test_checkpoint_that_refers_to_a_removed_one_is_not_completed(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    attempt = storage.start_attempt()
+    first = complete_example(storage, JOB, 1, attempt.number)
+    complete_example(storage, JOB, 2, attempt.number)
+    storage.retain(1)
+    shared = first.acknowledgements[0].sections
+    with pytest.raises(StorageError, match="checkpoint 3 cannot be completed: it refers to chk-0"):
+        storage.complete(example_manifest(JOB, 3, attempt.number, shared))
+    assert [one.checkpoint_id for one in storage.start_attempt().completed] == [2]
+
+
+def test_checkpoint_that_refers_to_one_that_never_completed_is_not_completed(
+    storage: LocalStorage,
+) -> None:
+    attempt = storage.start_attempt()
+    handles = storage.write_data(1, DATA)
+    with pytest.raises(StorageError, match="belongs to no complete checkpoint"):
+        storage.complete(example_manifest(JOB, 2, attempt.number, handles))
+
+
+def test_damaged_file_that_is_shared_names_the_checkpoints_that_need_it(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    attempt = storage.start_attempt()
+    first = complete_example(storage, JOB, 1, attempt.number)
+    shared = first.acknowledgements[0].sections
+    for number in (2, 3):
+        storage.complete(example_manifest(JOB, number, attempt.number, shared))
+    complete_example(storage, JOB, 4, attempt.number)
+    storage.retain(3)
+    [data] = (tmp_path / JOB / layout.checkpoint_directory(1)).glob("data-*")
+    data.write_bytes(data.read_bytes().replace(b"flight", b"fright"))
+    [sentence] = storage.verify(2)
+    assert "data-1-1 is damaged: the checksum of section channel" in sentence
+    assert sentence.endswith("(needed by checkpoint 2, 3)")
+    assert storage.verify(3) == [sentence]
+    assert storage.verify(4) == []
+
+
 def test_removing_all_checkpoints_keeps_numbers_and_ids_increasing(
     storage: LocalStorage, tmp_path: Path
 ) -> None:
