@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import backpressure, endurance, micro
+from benchmarks import backpressure, endurance, incremental, micro
 from benchmarks.harness import main
 
-sys.exit(main([micro.SUITE, backpressure.SUITE, endurance.SUITE]))
+sys.exit(main([micro.SUITE, backpressure.SUITE, endurance.SUITE, incremental.SUITE]))

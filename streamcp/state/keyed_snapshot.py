@@ -60,7 +60,10 @@ class SnapshotOwner(Protocol):
 class Content(Protocol):
     """Where the entries of a snapshot are found."""
 
-    groups: Sequence[int]
+    @property
+    def groups(self) -> Sequence[int]:
+        """The key groups that may have entries."""
+        ...
 
     def parts(self, group: int) -> Sequence[Part]:
         """List the parts of a group; an entry may be in several."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import backpressure, endurance, micro, outstanding
+from benchmarks import backpressure, endurance, incremental, micro, outstanding
 from benchmarks.harness import Suite, main
 
 MICRO = micro.Sizes(records=2000, calls=200, rounds=1, checkpoint_rounds=1, checkpoint_seconds=0.1)
@@ -65,6 +65,14 @@ def test_micro_measures(name: str, tmp_path: Path) -> None:
 
     assert wrong(rows) == []
     assert all(math.isfinite(row["value"]) for row in rows)
+
+
+@pytest.mark.parametrize("name", incremental.SUITE.benchmarks)
+def test_incremental_writes_less(name: str, tmp_path: Path) -> None:
+    rows = run(incremental.SUITE, incremental.Sizes(keys=1000, checkpoints=3), name, tmp_path)
+
+    bytes_, *_ = (row for row in rows if row["name"].startswith("bytes of"))
+    assert bytes_["verdict"] == "met"
 
 
 @pytest.mark.parametrize("name", backpressure.SUITE.benchmarks)

@@ -175,3 +175,61 @@ def test_damaged_manifest_is_listed_as_such(cli: Cli, stopped: None, folder: Pat
     assert "damaged" in ran.out
     assert cli("checkpoints", "verify", "cp").code == 1
     assert cli("checkpoints", "show", "cp").code == 1
+
+
+# Each batch is followed by a checkpoint that was triggered behind it.
+CHANGING = """
+import os
+def note(n, state, ctx):
+    state.append(n)
+    if n == 21:
+        ctx.clear_state()
+def taken():
+    return max(map(int, os.listdir("cp/changing/log")))
+@sc.source(batches=True)
+async def numbers(position: int = 0):
+    for numbers in (range(20), range(20, 21), range(21, 22)):
+        yield list(numbers), numbers.stop
+        upto = taken() + 2
+        while taken() < upto:
+            await asyncio.sleep(0)
+    signal.raise_signal(signal.SIGTERM)
+    await asyncio.Event().wait()
+job = sc.Job("changing", checkpoints=sc.Checkpoints(to="cp", every="5ms", incremental=True))
+(job.source(numbers(), name="in").key_by(lambda n: n % 20)
+    .process(note, state=list, name="note").for_each(print, name="out"))
+"""
+
+
+@pytest.fixture
+def changed(cli: Cli, write: Write) -> None:
+    write(CHANGING)
+    assert cli("run", "my_job.py", "--quiet").code == 0
+
+
+def test_list_and_show_tell_own_bytes_and_those_referred_to(cli: Cli, changed: None) -> None:
+    row = json.loads(cli("checkpoints", "list", "cp", "--json").out)[-1]
+    assert row["referenced_bytes"] == row["statistics"]["referenced_bytes"] > 0
+    shown = json.loads(cli("checkpoints", "show", "cp", "--json").out)
+    assert sum(shown["referenced"].values()) == row["referenced_bytes"]
+    assert "refers to" in cli("checkpoints", "list", "cp").out
+    text = cli("checkpoints", "show", "cp").out
+    for name in shown["referenced"]:
+        assert f"of {name}, of an earlier checkpoint" in text
+
+
+def test_state_shown_of_a_chain_is_that_of_the_checkpoint(cli: Cli, changed: None) -> None:
+    shown = json.loads(cli("checkpoints", "show", "cp", "--state", "note", "--json").out)
+    state = {row["key"]: row["value"] for row in shown["state"]}
+    assert state == {0: [0, 20]} | {n: [n] for n in range(2, 20)}
+
+
+def test_verify_names_the_checkpoints_that_need_a_damaged_file(cli: Cli, changed: None) -> None:
+    shown = json.loads(cli("checkpoints", "show", "cp", "--json").out)
+    name = next(iter(shown["referenced"]))
+    data = Path("cp/changing") / name
+    data.write_bytes(data.read_bytes()[:-1])
+    ran = cli("checkpoints", "verify", "cp")
+    assert ran.code == 1
+    assert f"{name} is short" in ran.out
+    assert f"{shown['checkpoint_id']})" in ran.out

@@ -141,6 +141,7 @@ sc.Retry(backoff=5)  # error: a bare number is no duration
 sc.Checkpoints(every="1s")  # error: no directory
 sc.Checkpoints(to="x", mode="fast")  # error: no such mode
 sc.Checkpoints(to="x", max_concurrent="2")  # error: a number
+sc.Checkpoints(to="x", incremental="yes")  # error: True or False
 job.run(workers="four")  # error: no such option
 sc.nope()  # error: no such word
 

@@ -30,7 +30,9 @@ async def rate(order: Order, http: Http) -> Rated:
 def orders(topic: str = "orders", *, limit: int = 1000, out: Path = Path("dead")) -> sc.Job:
     job = sc.Job(
         topic,
-        checkpoints=sc.Checkpoints(every="10s", to="./checkpoints", mode="adaptive"),
+        checkpoints=sc.Checkpoints(
+            every="10s", to="./checkpoints", mode="adaptive", incremental=True
+        ),
         types=[Order, sc.codec(Decimal, str, Decimal)],
         restart=sc.Restart.fixed_delay(attempts=5, delay="2s"),
     )
