@@ -65,13 +65,13 @@ def test_shape_that_is_killed_again_and_again_has_each_record_once(
     tmp_path: Path, shape: str
 ) -> None:
     world = World(tmp_path)
-    for _ in range(3):
+    for _ in range(2):
         world.run_until_killed(SHAPES[shape], 2)
     world.end()
     result = world.run(SHAPES[shape], 2)
     assert result is not None
     assert result.outcome == "finished"
-    assert len(world.replayed) == 3
+    assert len(world.replayed) == 2
     assert all(world.replayed)
     check(world, shape)
 
