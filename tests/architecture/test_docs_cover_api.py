@@ -64,3 +64,14 @@ def test_every_rule_named_in_code_has_an_anchor() -> None:
     sources = [*(ROOT / "streamcp").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
     named = {rule for path in sources for rule in RULE.findall(path.read_text(encoding="utf-8"))}
     assert sorted(rule for rule in named if rule not in anchors) == []
+
+
+def test_decisions_are_numbered_without_gaps_and_listed() -> None:
+    files = sorted((DOCS / "decisions").glob("*.md"))
+    titles = [file.read_text(encoding="utf-8").splitlines()[0] for file in files]
+    numbers = [f"{number:04}" for number in range(1, len(files) + 1)]
+    assert [file.name[:4] for file in files] == numbers
+    assert [title[:8] for title in titles] == [f"# {number}: " for number in numbers]
+    assert [
+        file.name for file in files if f"(decisions/{file.name})" not in _read("index.md")
+    ] == []
