@@ -93,12 +93,9 @@ class Assignment:
         self._task_of = {step: task for task in job.tasks for step in task.steps}
         self.changed = _essence(manifest.tasks) != _essence(job.tasks)
         self._finished = {one.subtask for one in manifest.acknowledgements if one.finished}
-        self._with_pending = {
-            one.subtask
-            for one in manifest.acknowledgements
-            for handle in one.sections
-            if handle.kind == "pending"
-        }
+        sections = [(a.subtask, one) for a in manifest.acknowledgements for one in a.sections]
+        self._with_pending = {subtask for subtask, one in sections if one.kind == "pending"}
+        self._with_state = {one.name for _, one in sections if one.kind == "state"}
 
     @property
     def staged(self) -> bool:
@@ -107,19 +104,30 @@ class Assignment:
         return self.changed or self._manifest.replaying
 
     def unplaced(self) -> Iterator[Unplaced]:
-        """List the sections for which the job has no place."""
+        """List the sections that hold something for which the job has no place."""
         for one in self._manifest.acknowledgements:
             for handle in one.sections:
                 if handle.kind == "channel":
                     channel = ChannelId.parse(handle.name, one.subtask)
                     if handle.records and self._edge_of(channel) is None:
                         yield Unplaced(one.subtask, handle, channel, self._head(channel))
-                elif not self.has_place(handle):
+                elif not self.has_place(handle) and not _is_empty(handle):
                     yield Unplaced(one.subtask, handle)
 
     def has_place(self, handle: SectionHandle) -> bool:
-        """Say whether a step takes a section that is no channel's."""
-        return handle.kind in self._job.places.get(handle.name, ())
+        """Say whether a step takes a section that is no channel's. What is pending in a keyed step,
+        an exactly-once sink and others are different things."""
+        if handle.kind not in self._job.places.get(handle.name, ()):
+            return False
+        return handle.kind != "pending" or self._is_same_kind(handle.name)
+
+    def _is_same_kind(self, step: str) -> bool:
+        was_exact, is_exact = (
+            any(step in task.exactly_once for task in tasks)
+            for tasks in (self._manifest.tasks, self._job.tasks)
+        )
+        is_keyed = "state" in self._job.places[step]
+        return (step in self._with_state, was_exact) == (is_keyed, is_exact)
 
     # ---- sections of steps
 
@@ -167,11 +175,11 @@ class Assignment:
         edge = self._edge_of(old)
         if edge is None:
             raise KeyError(name)
+        sender = SubtaskId(edge.sender, old.sender.index % self._now[edge.sender].parallelism)
+        if edge.kind == "keyed":  # also in the same tasks: it may have been another exchange
+            return ByKey(sender, edge)
         if not self.changed:
             return Whole(old)
-        sender = SubtaskId(edge.sender, old.sender.index % self._now[edge.sender].parallelism)
-        if edge.kind == "keyed":
-            return ByKey(sender, edge)
         if edge.kind == "broadcast":
             receivers = self._copies(self._now[edge.receiver], receiver)
             return Copies(tuple(ChannelId(sender, one, edge.name) for one in receivers))
@@ -223,6 +231,10 @@ class Assignment:
             for index in range(task.parallelism)
         ]
         return bool(before) and self._finished.issuperset(before)
+
+
+def _is_empty(handle: SectionHandle) -> bool:
+    return handle.kind in ("state", "pending", "rest") and not handle.records
 
 
 def _essence(tasks: tuple[TaskShape, ...]) -> set[tuple[str, int, tuple[str, ...]]]:

@@ -165,11 +165,15 @@ def _of_steps(unplaced: Sequence[Unplaced], physical: PhysicalPlan) -> Iterator[
     nodes = {node.label: node for task in physical.tasks for node in task.members}
     for (kind, name), amount in amounts.items():
         node = nodes.get(name)
-        why = "there is no such step" if node is None else f"{node.verb} ({node.place}) has none"
+        why = "there is no such step" if node is None else _cannot_take(node)
         # A chain of changes holds some keys several times.
         chained = any(count > 1 for (_, what), count in sections.items() if what == (kind, name))
         about = f"up to {amount}" if chained else amount
         yield f"step {name!r}: {_CONTENTS[kind].format(about)}; now {why}"
+
+
+def _cannot_take(node: Node) -> str:
+    return f"{node.verb} ({node.place}) is another kind of step and cannot take that"
 
 
 _CONTENTS: dict[SectionKind, str] = {

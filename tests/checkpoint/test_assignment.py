@@ -36,6 +36,7 @@ PLACES: Mapping[str, frozenset[SectionKind]] = {
     "count": frozenset({"state"}),
     "ask": frozenset({"pending"}),
     "keyed": frozenset({"state", "pending"}),
+    "exact": frozenset({"transactions", "pending"}),
 }
 parallelisms = st.integers(1, 6)
 
@@ -139,7 +140,10 @@ def test_unchanged_job_gets_everything_where_it_was(kind: EdgeKind, p1: int, p2:
     for i, j in all_channels(p1, p2, kind):
         old = SubtaskId("keyed", j)
         target = assignment.channel(channel(i, j, "keyed"), old)
-        assert target == Whole(ChannelId(SubtaskId("read", i), old, "read"))
+        if isinstance(target, ByKey):
+            assert target.channel(old) == ChannelId(SubtaskId("read", i), old, "read")
+        else:
+            assert target == Whole(ChannelId(SubtaskId("read", i), old, "read"))
         assert assignment.heir("keyed", old) == old
 
 
@@ -268,6 +272,46 @@ def test_sections_without_a_place_are_listed() -> None:
         ("state", "gone", ""),
         ("channel", channel(0, 0), "count"),
     ]
+
+
+def test_captured_records_of_an_exchange_that_became_keyed_go_to_the_owners_of_their_keys() -> None:
+    """Tasks, steps and parallelism are the same: whether the exchange is cannot be seen."""
+    tasks = two_tasks(2, 2)
+    assignment = Assignment(manifest(tasks), job(tasks, edge("keyed")))
+    target = assignment.channel(channel(1, 0), SubtaskId("count", 0))
+    assert target == ByKey(SubtaskId("read", 1), edge("keyed"))
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "fits"),
+    [
+        ("ask", "ask", True),
+        ("ask", "keyed", False),
+        ("keyed", "ask", False),
+        ("keyed", "keyed", True),
+        ("exact", "exact", True),
+        ("ask", "exact", False),
+        ("exact", "ask", False),
+    ],
+)
+def test_pending_list_of_another_kind_of_step_has_no_place(then: str, now: str, fits: bool) -> None:
+    """What they hold differs: a write in progress, say, and failures that are to be diverted."""
+    step = SubtaskId("step", 0)
+    held = [handle("pending", "step")] + [handle("state", "step", 0)] * (then == "keyed")
+    old = manifest([task_of("step", then)], {step: held})
+    shape = JobShape((task_of("step", now),), (), {"step": PLACES[now]}, GROUPS)
+    unplaced = [one.handle.kind for one in Assignment(old, shape).unplaced()]
+    assert unplaced == ([] if fits else ["pending"])
+
+
+def task_of(name: str, kind: str) -> TaskShape:
+    return TaskShape(name, 1, (name,), (name,) if kind == "exact" else ())
+
+
+@pytest.mark.parametrize("kind", ["state", "pending", "rest"])
+def test_section_that_holds_nothing_needs_no_place(kind: SectionKind) -> None:
+    old = manifest(two_tasks(1, 1), {SubtaskId("count", 0): [handle(kind, "gone", 0)]})
+    assert not [*Assignment(old, job(two_tasks(1, 1))).unplaced()]
 
 
 def test_subtask_was_finished_if_all_that_it_continues_had_finished() -> None:

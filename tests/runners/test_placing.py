@@ -377,3 +377,53 @@ async def test_pending_records_of_both_inputs_go_to_the_owners_of_their_keys(
     assert sorted(set(out.records)) == sorted(
         (side, i) for side in ("left", "right") for i in range(20)
     )
+
+
+@virtual_time
+async def test_records_on_their_way_to_a_step_that_became_keyed_find_the_owners_of_their_keys() -> (
+    None
+):
+    """Nothing else has changed: names, steps and parallelism are those of the checkpoint."""
+    gate = Gate()
+
+    async def write(records: Sequence[Any]) -> None:
+        await gate.pass_("write")
+
+    async def take(records: Sequence[Any]) -> None:
+        pass
+
+    def before() -> sc.Job:
+        job = sc.Job("job")
+        read = job.source(numbers({"a": 60}), name="source").map(lambda item: item, name="same")
+        mapped = read.rebalance().map(lambda item: item, name="note", parallelism=2)
+        mapped.rebalance().sink(write, name="out")
+        return job
+
+    def note(item: tuple[str, int], seen: Seen, ctx: sc.KeyContext[Any]) -> list[Any]:
+        seen.values.append(item[1])
+        return [item]
+
+    def after() -> sc.Job:
+        job = sc.Job("job")
+        read = job.source(numbers({"a": 60}), name="source").map(lambda item: item, name="same")
+        keyed = read.key_by(lambda item: item[1] % KEYS)
+        noted = keyed.process(note, state=Seen, name="note", parallelism=2)
+        noted.rebalance().sink(take, name="out")
+        return job
+
+    engine = Engine(before(), capacity=5)
+    async with engine.running():
+        await until(
+            lambda: all(one.gate.queued_records for one in engine.subtasks if one.id.task == "note")
+        )
+        engine.trigger(1)
+        await engine.until_acknowledged(1)
+    again = engine.restored(1, after(), capacity=5)
+    await run_to_the_end(again)
+    states = [
+        {key: entry.value.values for key, entry in run.state.entries.items()}
+        for subtask in again.subtasks
+        if subtask.id.task == "note"
+        for run in subtask.chain._keyed.values()
+    ]
+    assert not states[0].keys() & states[1].keys()
