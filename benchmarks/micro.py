@@ -48,7 +48,7 @@ class Sizes:
     checkpoint_seconds: float
 
 
-FULL = Sizes(500_000, 20_000, 15, 12, 3.0)
+FULL = Sizes(500_000, 20_000, 61, 12, 3.0)
 QUICK = Sizes(100_000, 5_000, 7, 2, 1.5)
 
 

@@ -25,17 +25,17 @@ class AsyncSubtask(PooledSubtask):
         if isinstance(spec, FlatMapStep):
             self._fn = gathered(self._fn)
         self._results_of = _RESULTS.get(type(spec), _mapped)
+        ordered = options.ordered and not isinstance(spec, ForEachStep)
         self._pending = PendingList(
-            ordered=options.ordered and not isinstance(spec, ForEachStep),
+            ordered=ordered,
             serializer=self.context.serializer,
             step=self._node.label,
             keep=self.context.keep_records or options.retry is not None,
         )
-        self._filters = isinstance(spec, FilterStep)
-        self._ordered = options.ordered and not isinstance(spec, ForEachStep)
+        filters = isinstance(spec, FilterStep)
+        self._finish = self._filtered if filters else self._pending.finish
         self.start = self._pending.start  # taking the next call is nothing but this
-        # The task has been woken for results since it last looked: once is enough.
-        self._told = False
+        self.direct = self._fn if ordered and not filters else None
         self.make_pool(self)
 
     # ---- what the pool asks
@@ -47,28 +47,13 @@ class AsyncSubtask(PooledSubtask):
 
     def call(self, ticket: Ticket, attempt: int) -> Awaitable[Any]:
         """Begin an attempt."""
-        if attempt > 1:
-            return self._begin_again(ticket, attempt)
-        chunk, i = ticket
-        coroutine: Awaitable[Any] = self._fn(chunk.records[i])
-        return coroutine
-
-    def _begin_again(self, ticket: Ticket, attempt: int) -> Awaitable[Any]:
         coroutine: Awaitable[Any] = self._fn(self._pending.record(ticket, attempt))
         return coroutine
 
     def succeeded(self, ticket: Ticket, result: Any) -> None:
         """Keep a result until its turn comes and the outputs have room."""
-        if self._filters:
-            self._filtered(ticket, result)
-        elif self._ordered:
-            chunk, i = ticket
-            chunk.results[i] = result
-        else:
-            self._pending.finish(ticket, result)
-        if not self._told:
-            self._told = True
-            self.wakeup.set()
+        self._finish(ticket, result)
+        self.tell()
 
     def _filtered(self, ticket: Ticket, result: Any) -> None:
         """Keep the record beside its result, which says whether it goes on."""
@@ -113,7 +98,7 @@ class AsyncSubtask(PooledSubtask):
 
     def begin_round(self) -> None:
         """From now on, results wake the task again."""
-        self._told = False
+        self.told = False
 
     def admit_records(self, records: list[Any]) -> None:
         """Append records to the pending list."""

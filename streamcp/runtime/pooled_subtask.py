@@ -45,10 +45,19 @@ class PooledSubtask(Subtask):
         self._bound = max(few, PENDING_PER_CALL * spec.calls.concurrency)
         self._captured: dict[int, Captured] = {}  # pending lists of checkpoints under way
 
+        self.direct: Callable[[Any], Awaitable[Any]] | None = None
+        self.told = False
+
     def make_pool(self, calls: Calls) -> None:
         """Make the pool, when everything that it asks for is there."""
         clock, label = self.context.clock, self._node.label
         self._pool = CallPool(calls, self._options, clock, self._step_meter, label)
+
+    def tell(self) -> None:
+        """There are results: wake the task, once until it has looked."""
+        if not self.told:
+            self.told = True
+            self.wakeup.set()
 
     # ---- what the kinds add
 

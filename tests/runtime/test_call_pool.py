@@ -27,6 +27,8 @@ class Calls:
 
     def __init__(self, fn: Callable[[Any, int], Awaitable[Any]]) -> None:
         self.fn = fn
+        self.direct: Callable[[Any], Awaitable[Any]] | None = None
+        self.told = False
         self.queue: deque[Any] = deque()
         self.results: list[tuple[Any, Any]] = []
         self.failures: list[tuple[Any, str, int]] = []
@@ -36,6 +38,9 @@ class Calls:
     @property
     def waiting(self) -> int:
         return len(self.queue)
+
+    def tell(self) -> None:
+        self.told = True
 
     def start(self) -> Any:
         return self.queue.popleft()
