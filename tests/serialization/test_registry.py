@@ -85,7 +85,6 @@ LeafId = NewType("LeafId", Leaf)
         (int, set()),
         (Sequence, set()),
     ],
-    ids=str,
 )
 def test_an_annotation_declares_every_data_class_in_it(annotation: Any, found: set[type]) -> None:
     registry = TypeRegistry()
