@@ -126,6 +126,8 @@ def _run(words: Sequence[str], asked: Options, stdout: TextIO) -> int:
             counts += result.outcome.counts
             if result.outcome.failure is not None:
                 failed[result.seed] = result.outcome.failure
+                # At once: making the case smaller may take minutes.
+                print(f"seed {result.seed} failed: {result.outcome.failure}", file=sys.stderr)
                 if asked.until_fail:
                     break
     report = Report(ran, clock.monotonic() - started, counts, failed)
