@@ -57,10 +57,10 @@ class BarrierWorkList:
         for subtask in self._subtasks:
             if subtask.id in trigger.finished:
                 self._guarded(subtask, subtask.take_final_snapshot, trigger)
-            elif subtask.id in trigger.triggered:
+                continue
+            if subtask.id in trigger.triggered:
                 self._guarded(subtask, subtask.triggered, trigger)
-            else:
-                subtask.checkpoint_begins()
+            subtask.checkpoint_begins()
         self._work_off(trigger)
 
     def escalate(self, checkpoint_id: int) -> None:
