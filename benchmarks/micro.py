@@ -181,9 +181,9 @@ async def job_plain_map(n: int) -> None:
     await job.run_async()
 
 
-async def job_coroutine_map(n: int) -> None:
+async def job_coroutine_map(n: int, *, ordered: bool = True) -> None:
     job = sc.Job("coroutine")
-    job.source(sc.items(range(n))).map(scale_at_once).sink(sc.discard())
+    job.source(sc.items(range(n))).map(scale_at_once, ordered=ordered).sink(sc.discard())
     await job.run_async()
 
 
@@ -301,7 +301,16 @@ async def coroutine(run: Run[Sizes]) -> Sequence[Row]:
     n, rounds = run.sizes.records, run.sizes.rounds
     name = "cost of a coroutine map / of a plain one"
     return [
-        *await ratio(name, job_plain_map, job_coroutine_map, n, rounds, at_most(8.0), of_cost=True)
+        *await ratio(name, job_plain_map, job_coroutine_map, n, rounds, at_most(8.0), of_cost=True),
+        *await ratio(
+            f"{name}, unordered",
+            job_plain_map,
+            lambda n: job_coroutine_map(n, ordered=False),
+            n,
+            max(rounds // 2, 1),
+            None,
+            of_cost=True,
+        ),
     ]
 
 

@@ -35,7 +35,8 @@ class AsyncSubtask(PooledSubtask):
         filters = isinstance(spec, FilterStep)
         self._finish = self._filtered if filters else self._pending.finish
         self.start = self._pending.start  # taking the next call is nothing but this
-        self.direct = self._fn if ordered and not filters else None
+        self.direct = self._fn
+        self.in_place = ordered and not filters
         self.make_pool(self)
 
     # ---- what the pool asks

@@ -29,9 +29,12 @@ class Calls(Protocol):
     """Where the calls come from and their outcomes go to. All of it is synchronous."""
 
     direct: Callable[[Any], Awaitable[Any]] | None
-    """The function itself, if a ticket is (chunk, i) and all there is to a call is
-    `chunk.results[i] = await direct(chunk.records[i])`: then it is made so, without `call` and
-    `succeeded`, each of which costs as much as a short function."""
+    """The function itself, if a ticket is (chunk, i) and a first attempt is nothing but
+    `direct(chunk.records[i])`: `call` would cost as much as a short function."""
+
+    in_place: bool
+    """All there is to a success is `chunk.results[i] = result`, and to `tell` of it; else it is
+    `succeeded`. Only with `direct`."""
 
     told: bool
     """`tell` was called since results were last looked for."""
@@ -103,9 +106,7 @@ class CallPool:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._waking = False
         self._running: _Worker | None = None  # the worker that made the last step
-        simple = options.timeout is None and options.retry is None
-        directly = simple and calls.direct is not None
-        self._row = self._row_of_direct_calls if directly else self._row_of_calls
+        self._simple = options.timeout is None and options.retry is None
         self._deadlines: deque[tuple[float, _Worker, int]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -142,11 +143,11 @@ class CallPool:
         await future
 
     async def _work(self, worker: _Worker) -> None:
-        clock, row = self._clock, self._row
+        clock = self._clock
         until = clock.monotonic() + SHARE
         longest = ROW
         while not self._closed:
-            more = await row(worker, longest)
+            more = await self._row(worker, longest)
             if self._closed:
                 return
             if not more and (self.paused or not self._calls.refill()):
@@ -163,42 +164,40 @@ class CallPool:
             else:
                 longest = ROW
 
-    async def _row_of_direct_calls(self, worker: _Worker, longest: int) -> bool:
-        """As `_row_of_calls`, with as little as possible around each call."""
-        calls, start, direct = self._calls, self._calls.start, self._calls.direct
-        assert direct is not None
-        for _ in range(longest):
-            if self.paused or self._closed:
-                return False
-            try:
-                chunk, i = ticket = start()
-            except IndexError:
-                return False
-            self._running = worker
-            try:
-                chunk.results[i] = await direct(chunk.records[i])
-            except asyncio.CancelledError as error:
-                calls.failed(ticket, failure_of(error), 1)
-            except Exception as error:  # whatever a user's coroutine raises
-                calls.failed(ticket, error, 1)
-            else:
-                if not calls.told:
-                    calls.tell()
-            if self._running is not worker:
-                return True
-        return True
+    async def _row(self, worker: _Worker, longest: int) -> bool:  # noqa: PLR0912 - a hot loop
+        """Make up to `longest` calls in a row, until one has waited; False if there are no more.
 
-    async def _row_of_calls(self, worker: _Worker, longest: int) -> bool:
-        """Make up to `longest` calls in a row, until one has waited; False if there are no more."""
+        Calls without timeout and retry are made here, with as little as possible around each."""
+        calls, simple = self._calls, self._simple
+        start, direct, in_place = calls.start, calls.direct, calls.in_place
         for _ in range(longest):
             if self.paused or self._closed:
                 return False
             try:
-                ticket = self._calls.start()
+                ticket = start()
             except IndexError:
                 return False
             self._running = worker
-            await self._attempts(worker, ticket)
+            if not simple:
+                await self._attempts(worker, ticket)
+            else:
+                try:
+                    if direct is not None:
+                        chunk, i = ticket
+                        result = await direct(chunk.records[i])
+                    else:
+                        result = await calls.call(ticket, 1)
+                except asyncio.CancelledError as error:
+                    calls.failed(ticket, failure_of(error), 1)
+                except Exception as error:  # whatever a user's coroutine raises
+                    calls.failed(ticket, error, 1)
+                else:
+                    if not in_place:
+                        calls.succeeded(ticket, result)
+                    else:
+                        chunk.results[i] = result
+                        if not calls.told:
+                            calls.tell()
             if self._running is not worker:
                 return True
         return True

@@ -46,6 +46,7 @@ class PooledSubtask(Subtask):
         self._captured: dict[int, Captured] = {}  # pending lists of checkpoints under way
 
         self.direct: Callable[[Any], Awaitable[Any]] | None = None
+        self.in_place = False
         self.told = False
 
     def make_pool(self, calls: Calls) -> None:

@@ -28,6 +28,7 @@ class Calls:
     def __init__(self, fn: Callable[[Any, int], Awaitable[Any]]) -> None:
         self.fn = fn
         self.direct: Callable[[Any], Awaitable[Any]] | None = None
+        self.in_place = False
         self.told = False
         self.queue: deque[Any] = deque()
         self.results: list[tuple[Any, Any]] = []
