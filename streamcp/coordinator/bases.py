@@ -14,8 +14,8 @@ from streamcp.storage.contract import CheckpointStorage
 class PinnedBases:
     """The checkpoints that are pinned for those under way, in one attempt."""
 
-    def __init__(self, storage: CheckpointStorage) -> None:
-        """Pin in `storage`."""
+    def __init__(self, storage: CheckpointStorage | None) -> None:
+        """Pin in `storage`; without one (no checkpoint is incremental) nothing need be pinned."""
         self._storage = storage
         self._newest: int | None = None
         self._pinned: dict[int, list[int]] = {}
@@ -35,8 +35,10 @@ class PinnedBases:
 
     def ended(self, checkpoint_id: int) -> None:
         """A checkpoint has completed or failed; before retention."""
-        for base in self._pinned.pop(checkpoint_id, ()):
-            self._storage.unpin(base)
+        bases = self._pinned.pop(checkpoint_id, ())
+        if self._storage is not None:
+            for base in bases:
+                self._storage.unpin(base)
 
     def close(self) -> None:
         """The attempt is over, and every checkpoint with it."""
@@ -44,5 +46,6 @@ class PinnedBases:
             self.ended(checkpoint_id)
 
     def _pin(self, under_way: int, base: int) -> None:
-        self._storage.pin(base)
-        self._pinned[under_way].append(base)
+        if self._storage is not None:
+            self._storage.pin(base)
+            self._pinned[under_way].append(base)

@@ -94,7 +94,7 @@ class Coordinator:
         self._running: dict[int, tuple[PendingCheckpoint, TriggerNow]] = {}
         self._inbox: deque[Callable[[], None]] = deque()
         incremental = settings is not None and settings.incremental
-        self._bases = PinnedBases(storage) if incremental and storage is not None else None
+        self._bases = PinnedBases(storage if incremental else None)
         self._disk = DiskWork()
         self._requests = Requests()
         self._wakeup = asyncio.Event()
@@ -337,8 +337,7 @@ class Coordinator:
             replaying=self._tasks.replaying(),
         )
         self._running[checkpoint_id] = pending, decision
-        if self._bases is not None:
-            self._bases.triggered(checkpoint_id)
+        self._bases.triggered(checkpoint_id)
         self._event(
             events.CheckpointTriggered,
             checkpoint_id,
@@ -390,8 +389,7 @@ class Coordinator:
         """End a checkpoint without completing it (rule P31)."""
         n = pending.checkpoint_id
         _, decision = self._running.pop(n)
-        if self._bases is not None:
-            self._bases.ended(n)
+        self._bases.ended(n)
         self._tasks.cancel(n)
         if self._storage is not None:
             self._disk.call(partial(self._storage.discard, n))
@@ -485,9 +483,8 @@ class Coordinator:
         now = self._clock.monotonic()
         pending.completed()
         _, decision = self._running.pop(n)
-        if self._bases is not None:
-            self._bases.completed(n)
-            self._bases.ended(n)
+        self._bases.completed(n)
+        self._bases.ended(n)
         self._failures.completed()
         self.last_completed = n
         self._last_completed_at = now
@@ -551,8 +548,7 @@ class Coordinator:
     def close(self, error: Exception) -> None:
         """The attempt is over: nobody will answer the waiting requests, or decide a stop."""
         self._undecided_stop = None
-        if self._bases is not None:
-            self._bases.close()
+        self._bases.close()
         self._requests.close(error)
 
 
