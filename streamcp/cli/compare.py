@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import inspect
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Any, TextIO
 
 import orjson
 import typer
@@ -22,7 +21,7 @@ from streamcp.cli import words as words_module
 from streamcp.cli.compare_options import Options
 from streamcp.cli.compare_progress import Bars, Lines, bars
 from streamcp.cli.compare_report import PICTURE, RESULTS, as_json, print_results, title
-from streamcp.cli.job_command import JOB_HELP
+from streamcp.cli.job_command import first_parameters
 from streamcp.clock import SystemClock
 from streamcp.compare.child import checkpoint_settings
 from streamcp.compare.experiment import Experiment, Plan, run_experiment
@@ -50,17 +49,8 @@ _DOC = "\n\n".join(
 
 def compare_command() -> Any:
     """The command as it is before the job is known."""
-    job = typer.Argument(metavar="JOB", help=JOB_HELP, show_default=False)
-    first = [
-        inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-        inspect.Parameter(
-            "job",
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[str | None, job],
-        ),
-    ]
-    return options.command(_compare, [*first, *compare_options.parameters()], _DOC)
+    parameters = [*first_parameters(optional=True), *compare_options.parameters()]
+    return options.command(_compare, parameters, _DOC)
 
 
 def _compare(context: typer.Context, job: str | None, **before: Any) -> None:

@@ -45,17 +45,22 @@ def job_command(
                 code = body(made, options.merged(before, given), stdout)
         raise typer.Exit(code)
 
-    return options.command(load_and_run, [*_FIRST, *parameters], doc)
+    return options.command(load_and_run, [*first_parameters(), *parameters], doc)
 
 
-_FIRST = (
-    inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-    inspect.Parameter(
-        "job",
-        inspect.Parameter.KEYWORD_ONLY,
-        annotation=Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, show_default=False)],
-    ),
-)
+def first_parameters(*, optional: bool = False) -> list[inspect.Parameter]:
+    """The context, and JOB; None where it is `optional` and left out."""
+    job = typer.Argument(metavar="JOB", help=JOB_HELP, show_default=False)
+    default, kind = (None, str | None) if optional else (inspect.Parameter.empty, str)
+    return [
+        inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+        inspect.Parameter(
+            "job",
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Annotated[kind, job],
+        ),
+    ]
 
 
 def read_arguments(

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing, redirect_stdout
 from functools import lru_cache, partial
-from typing import Annotated, Any, TextIO
+from typing import Any, TextIO
 
 import typer
 
 from streamcp.api.jobs import Job
 from streamcp.cli import errors, options, simulate_options
 from streamcp.cli.errors import WrongUse
-from streamcp.cli.job_command import JOB_HELP, read_arguments
+from streamcp.cli.job_command import first_parameters, read_arguments
 from streamcp.cli.loading import load
 from streamcp.cli.simulate_options import Options
 from streamcp.cli.simulate_report import Failure, Report, as_json, print_report
@@ -44,17 +43,8 @@ _DOC = "\n\n".join(
 
 def simulate_command() -> Any:
     """The command as it is before the job is known."""
-    job = typer.Argument(metavar="JOB", help=JOB_HELP, show_default=False)
-    first = [
-        inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-        inspect.Parameter(
-            "job",
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[str | None, job],
-        ),
-    ]
-    return options.command(_simulate, [*first, *simulate_options.parameters()], _DOC)
+    parameters = [*first_parameters(optional=True), *simulate_options.parameters()]
+    return options.command(_simulate, parameters, _DOC)
 
 
 def _simulate(context: typer.Context, job: str | None, **before: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from streamcp.operators.context import KeyContext
@@ -99,6 +99,24 @@ def worked(
     return [*own, Item(ctx.key, item.origin, item.seq, item.tag + mark)]
 
 
+def working_and_waiting(
+    step: Step, hooks: Hooks, ordered: bool
+) -> Callable[[AnyItem, Seen, KeyContext[int]], Coroutine[Any, Any, list[Item]]]:
+    """Make the coroutine that works a record, waits, and finds the state as it was."""
+    wait = waiting(step)
+
+    async def process(item: AnyItem, state: Seen, ctx: KeyContext[int]) -> list[Item]:
+        hooks.user(step.name, item)
+        done = worked(step, item, state, ctx, ordered)
+        count = state.count
+        await wait(item)
+        # Two calls of one key at once would show as a record that came twice.
+        mark = "" if state.count == count else "#twice at once"
+        return [*done[:-1], Item(ctx.key, item.origin, item.seq, done[-1].tag + mark)]
+
+    return process
+
+
 class KeyedAsync(Keyed):
     """A keyed coroutine: several keys at once, the records of one key in order."""
 
@@ -110,17 +128,7 @@ class KeyedAsync(Keyed):
 
     def build(self, step: Step, stream: Any, hooks: Hooks, ordered: bool) -> Streams:
         """Change the state, wait, and find it as it was."""
-        wait = waiting(step)
-
-        async def process(item: AnyItem, state: Seen, ctx: KeyContext[int]) -> list[Item]:
-            hooks.user(step.name, item)
-            done = worked(step, item, state, ctx, ordered)
-            count = state.count
-            await wait(item)
-            # Two calls of one key at once would show as a record that came twice.
-            mark = "" if state.count == count else "#twice at once"
-            return [*done[:-1], Item(ctx.key, item.origin, item.seq, done[-1].tag + mark)]
-
+        process = working_and_waiting(step, hooks, ordered)
         return {"main": self.process(step, stream, hooks, process, call_options(step))}
 
 

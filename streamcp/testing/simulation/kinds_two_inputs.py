@@ -23,9 +23,8 @@ from streamcp.testing.simulation.kinds import (
     call_options,
     common,
     draw_calls,
-    waiting,
 )
-from streamcp.testing.simulation.kinds_keyed import Keyed, worked
+from streamcp.testing.simulation.kinds_keyed import Keyed, worked, working_and_waiting
 from streamcp.testing.simulation.records import AnyItem, Item, Seen
 
 
@@ -85,15 +84,7 @@ class ConnectAsync(Connect):
 
     def build(self, step: Step, stream: Any, hooks: Hooks, ordered: bool) -> Streams:
         """Change the state, wait, and find it as it was."""
-        wait = waiting(step)
-
-        async def work(item: AnyItem, state: Seen, ctx: KeyContext[int]) -> list[Item]:
-            hooks.user(step.name, item)
-            done = worked(step, item, state, ctx, ordered)
-            count = state.count
-            await wait(item)
-            mark = "" if state.count == count else "#twice at once"
-            return [*done[:-1], Item(ctx.key, item.origin, item.seq, done[-1].tag + mark)]
+        work = working_and_waiting(step, hooks, ordered)
 
         async def right(item: AnyItem, state: Seen, ctx: KeyContext[int]) -> list[Item]:
             return await work(_marked(step, item), state, ctx)
