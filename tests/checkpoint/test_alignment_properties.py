@@ -310,6 +310,21 @@ class Graph:
             elif node.id in self.plan.triggered:
                 node.trigger(n, unaligned=unaligned)
 
+    def deliver(self, which: int) -> bool:
+        """Let one element arrive, or be taken, somewhere."""
+        wires = self.wires
+        arriving = [wire for wire in wires if wire.way]
+        takeable = [w for w in wires if w.queue and w.number not in w.receiver.blocked]
+        if not arriving and not takeable:
+            return False
+        place = which % (len(arriving) + len(takeable))
+        if place < len(arriving):
+            arriving[place].arrive()
+        else:
+            wire = takeable[place - len(arriving)]
+            wire.receiver.take(wire.number)
+        return True
+
     def check(self, n: int) -> None:
         """Every record is once before the cut: in the state, or captured behind it."""
         for node in self.nodes:
@@ -376,7 +391,7 @@ class Run:
                 source = open_sources[which % len(open_sources)]
                 source.produce(graph.sources.index(source))
         elif kind < 14:
-            self.deliver(which)
+            self.graph.deliver(which)
         elif kind == 14:
             open_sources = [s for s in graph.sources if not s.finished]
             if open_sources and which % 4 == 0:
@@ -396,21 +411,6 @@ class Run:
                 if not node.finished:
                     node.escalate(self.n)
 
-    def deliver(self, which: int) -> bool:
-        """Let one element arrive, or be taken, somewhere."""
-        wires = self.graph.wires
-        arriving = [wire for wire in wires if wire.way]
-        takeable = [w for w in wires if w.queue and w.number not in w.receiver.blocked]
-        if not arriving and not takeable:
-            return False
-        place = which % (len(arriving) + len(takeable))
-        if place < len(arriving):
-            arriving[place].arrive()
-        else:
-            wire = takeable[place - len(arriving)]
-            wire.receiver.take(wire.number)
-        return True
-
     def cancel(self) -> None:
         self.running = False
         for node in self.graph.nodes:
@@ -427,7 +427,7 @@ class Run:
     def drain(self) -> None:
         """Everything that is under way arrives: then nothing may wait for ever."""
         turn = 0
-        while self.deliver(turn):
+        while self.graph.deliver(turn):
             self.graph.settle()
             self.look()
             turn += 7

@@ -36,7 +36,7 @@ class OverlappingRun:
             source = open_sources[which % len(open_sources)]
             source.produce(graph.sources.index(source))
         elif kind < 14:
-            self.deliver(which)
+            graph.deliver(which)
         elif kind == 14 and open_sources and which % 4 == 0:
             open_sources[which % len(open_sources)].finish()
         elif kind < 18 and len(self.running) < self.at_a_time:
@@ -48,24 +48,6 @@ class OverlappingRun:
             self.cancel(self.running[which % len(self.running)])
         graph.settle()
         self.look()
-
-    def deliver(self, which: int) -> bool:
-        """Let one element arrive, or be taken, somewhere."""
-        arriving = [wire for wire in self.graph.wires if wire.way]
-        takeable = [
-            wire
-            for wire in self.graph.wires
-            if wire.queue and wire.number not in wire.receiver.blocked
-        ]
-        if not arriving and not takeable:
-            return False
-        place = which % (len(arriving) + len(takeable))
-        if place < len(arriving):
-            arriving[place].arrive()
-        else:
-            wire = takeable[place - len(arriving)]
-            wire.receiver.take(wire.number)
-        return True
 
     def cancel(self, n: int) -> None:
         self.running.remove(n)
@@ -93,7 +75,7 @@ class OverlappingRun:
     def drain(self) -> None:
         """Everything that is under way arrives: then nothing may wait for ever."""
         turn = 0
-        while self.deliver(turn):
+        while self.graph.deliver(turn):
             self.graph.settle()
             self.look()
             turn += 7

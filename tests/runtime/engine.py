@@ -278,3 +278,26 @@ class Gate:
             future = self.waiting[name]
             if not future.done():
                 future.set_result(None)
+
+
+class Outputs:
+    """What comes out of a step, and its diverted errors; `gate`, if there is one, holds writes."""
+
+    def __init__(self) -> None:
+        self.out: list[Any] = []
+        self.errors: list[Any] = []
+        self.gate: Gate | None = None
+
+    def collect(self, step: sc.Step[Any, Any], *, diverts: bool) -> None:
+        """End the stream of `step`, and that of its errors if it diverts them."""
+        step.rebalance().sink(self.write, name="out")
+        if diverts:
+            step.errors.rebalance().sink(self.write_errors, name="errors")
+
+    async def write(self, records: Sequence[Any]) -> None:
+        if self.gate is not None:
+            await self.gate.pass_("write")
+        self.out += records
+
+    async def write_errors(self, records: Sequence[Any]) -> None:
+        self.errors += records

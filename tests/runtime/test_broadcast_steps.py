@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 import streamcp as sc
 from streamcp.errors import StepFailed
 from streamcp.testing.clock import ManualClock
-from tests.runtime.engine import Engine, Gate, settle, until
+from tests.runtime.engine import Engine, Gate, Outputs, settle, until
 
 
 @dataclass
@@ -49,7 +49,7 @@ def learn_keyed(rule: Rule, rules: Rules, ctx: sc.BroadcastContext[int, Seen]) -
     return learn(rule, rules)
 
 
-class Bench:
+class Bench(Outputs):
     """Numbers, divided among the subtasks, beside rules that reach all of them."""
 
     def __init__(
@@ -63,9 +63,7 @@ class Bench:
         parallelism: int = 1,
         **options: Any,
     ) -> None:
-        self.out: list[str] = []
-        self.errors: list[Any] = []
-        self.gate: Gate | None = None
+        super().__init__()
         self.job = sc.Job("job", types=[Rule, Rules, Seen], parallelism=parallelism)
         numbers = self.job.source(sc.items(range(records)), name="numbers")
         if isinstance(rules, int):
@@ -81,17 +79,7 @@ class Bench:
         else:
             dealt = numbers.rebalance().connect(all_rules)
             step = dealt.process(on_record or keep, on_rule or learn, **options)
-        step.rebalance().sink(self.write, name="out")
-        if options.get("on_error") == "divert":
-            step.errors.rebalance().sink(self.write_errors, name="errors")
-
-    async def write(self, records: Sequence[str]) -> None:
-        if self.gate is not None:
-            await self.gate.pass_("write")
-        self.out += records
-
-    async def write_errors(self, records: Sequence[Any]) -> None:
-        self.errors += records
+        self.collect(step, diverts=options.get("on_error") == "divert")
 
 
 def expected(records: int, rules: int, parallelism: int) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 import streamcp as sc
 from streamcp.errors import StepFailed
 from streamcp.testing.clock import ManualClock
-from tests.runtime.engine import Engine, Gate, settle, until
+from tests.runtime.engine import Engine, Gate, Outputs, settle, until
 
 
 @dataclass
@@ -38,7 +38,7 @@ def on_right(record: Text, both: Both, ctx: sc.KeyContext[int]) -> list[str]:
     return [f"right {record.value}"]
 
 
-class Bench:
+class Bench(Outputs):
     """Numbers on the left, texts on the right, connected by `number % 3`."""
 
     def __init__(
@@ -51,9 +51,7 @@ class Bench:
         parallelism: int = 1,
         **options: Any,
     ) -> None:
-        self.out: list[str] = []
-        self.errors: list[Any] = []
-        self.gate: Gate | None = None
+        super().__init__()
         self.job = sc.Job("job", types=[Both, Text])
         numbers = self.job.source(sc.items(range(left)), name="numbers")
         if isinstance(right, int):
@@ -64,17 +62,7 @@ class Bench:
             .connect(texts.key_by(lambda text: int(text.value) % 3))
             .process(on_left, on_right, state=Both, name="step", parallelism=parallelism, **options)
         )
-        step.rebalance().sink(self.write, name="out")
-        if options.get("on_error") == "divert":
-            step.errors.rebalance().sink(self.write_errors, name="errors")
-
-    async def write(self, records: Sequence[str]) -> None:
-        if self.gate is not None:
-            await self.gate.pass_("write")
-        self.out += records
-
-    async def write_errors(self, records: Sequence[Any]) -> None:
-        self.errors += records
+        self.collect(step, diverts=options.get("on_error") == "divert")
 
 
 def expected(left: int, right: int) -> list[str]:
