@@ -12,6 +12,8 @@ from typing import Any
 from streamcp.channel.channel import Channel
 from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput
 
+_NONE: frozenset[int] = frozenset()
+
 
 class InputGate:
     """Takes elements from the channels in turn, leaving out blocked ones. `back` numbers those
@@ -112,11 +114,8 @@ class InputGate:
 
     def with_barrier(self, checkpoint_id: int) -> frozenset[int]:
         """Number the channels in which the barrier is queued in line."""
-        return frozenset(
-            number
-            for number, channel in enumerate(self.channels)
-            if channel.has_barrier(checkpoint_id)
-        )
+        found = [n for n, channel in enumerate(self.channels) if channel.has_barrier(checkpoint_id)]
+        return frozenset(found) if found else _NONE
 
     def capture(self, number: int, *, before_barrier: int | None) -> list[Batch]:
         """List the batches of a channel that are in flight, the rest of the hand first.

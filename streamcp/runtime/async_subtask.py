@@ -77,9 +77,8 @@ class AsyncSubtask(PooledSubtask):
     def own_sections(self) -> list[Freezing]:
         """The pending list, beside the states of fused keyed steps."""
         sections: list[Freezing] = list(self.chain.snapshot())
-        entries = self._pending.entries()
-        if entries:
-            sections.append(self.pending_section(entries))
+        if self._pending.count:
+            sections.append(self.pending_section(self._pending.cut(), self._pending.count))
         return sections
 
     def restore(self, kind: SectionKind, name: str, values: list[Any]) -> None:

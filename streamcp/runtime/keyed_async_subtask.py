@@ -27,6 +27,7 @@ TIMER = 4
 # Of a record, and of one in frozen form, per input.
 _RECORD = (Status.RECORD.value, Status.RIGHT_RECORD.value)
 _FROZEN_RECORD = (Status.FROZEN_RECORD.value, Status.RIGHT_FROZEN_RECORD.value)
+_RESULT, _FAILURE = Status.RESULT.value, Status.FAILURE.value
 
 
 class Slot:
@@ -148,15 +149,15 @@ class KeyedAsyncSubtask(PooledSubtask):
         sections: list[Freezing] = [self._state.snapshot(), *self.chain.snapshot()]
         if self._slots:
             entries = [self._entry(slot) for slot in self._slots]
-            sections.append(self.pending_section(entries))
+            sections.append(self.pending_section(lambda: entries, len(entries)))
         return sections
 
     @staticmethod
     def _entry(slot: Slot) -> tuple[int, Any]:
         if isinstance(slot.result, Failed):
-            return Status.FAILURE.value, slot.result.failure
+            return _FAILURE, slot.result.failure
         if slot.result is not None:
-            return Status.RESULT.value, (slot.key, slot.result)
+            return _RESULT, (slot.key, slot.result)
         if slot.is_timer:
             return TIMER, (slot.key, slot.record)
         if slot.frozen is not None:

@@ -30,6 +30,12 @@ class Status(IntEnum):
     RIGHT_FROZEN_RECORD = 6
 
 
+# Plain numbers, which are stored: looked up for every pending record while a barrier passes, and
+# `Status.RECORD.value` is slower than all that is done with it.
+_RECORD, _RESULT, _FAILURE, _FROZEN_RECORD = (
+    status.value for status in (Status.RECORD, Status.RESULT, Status.FAILURE, Status.FROZEN_RECORD)
+)
+
 THAWED: dict[int, Status] = {
     Status.FROZEN_RECORD: Status.RECORD,
     Status.RIGHT_FROZEN_RECORD: Status.RIGHT_RECORD,
@@ -46,9 +52,10 @@ class CapturedPending(Captured):
     __slots__ = ("_own",)
 
     def __init__(
-        self, entries: list[tuple[int, Any]], serializer: Serializer, *, step: str
+        self, entries: Callable[[], list[tuple[int, Any]]], serializer: Serializer, *, step: str
     ) -> None:
-        """Capture `entries` of `step`."""
+        """Capture what `entries()` of `step` lists, as it was at the cut: it is called late, since
+        listing hundreds of records takes longer than all else while the barrier passes."""
         super().__init__(entries, serializer, step=step)
         self._own = serializer
 
@@ -56,7 +63,7 @@ class CapturedPending(Captured):
         """Serialize the list, once. Never raises: a failure is kept in `error`."""
         if self.frozen is None and self.error is None:
             try:
-                self.value = [self._thawed(*entry) for entry in self.value]
+                self.value = [self._thawed(*entry) for entry in self.value()]
             except SerializationError as error:
                 self.error = error
         super().freeze()
@@ -99,6 +106,26 @@ class Chunk:
         self.frozen: dict[int, bytes] | None = None
         self.first = 0  # the first whose result has not been emitted (ordered)
         self.open = len(records)  # how many have not been emitted
+
+    def as_it_is(self) -> Chunk:
+        """Copy what may change. Nothing that is pending is touched: there may be a lot of it."""
+        chunk = Chunk.__new__(Chunk)
+        chunk.records, chunk.frozen, chunk.results = self.records, self.frozen, self.results[:]
+        return chunk
+
+    def entries(self) -> list[tuple[int, Any]]:
+        """List what is pending as (status, content)."""
+        pending = enumerate(self.results)
+        return [self._entry(i, result) for i, result in pending if result is not EMITTED]
+
+    def _entry(self, i: int, result: Any) -> tuple[int, Any]:
+        if result is MISSING:
+            if self.frozen is not None and i in self.frozen:
+                return _FROZEN_RECORD, self.frozen[i]
+            return _RECORD, self.records[i]
+        if type(result) is Failed:
+            return _FAILURE, result.failure
+        return _RESULT, result
 
 
 class PendingList:
@@ -202,24 +229,11 @@ class PendingList:
 
     # ---- snapshot and restore
 
-    def entries(self) -> list[tuple[int, Any]]:
-        """List what is pending as (status, content), in order of arrival."""
-        entries: list[tuple[int, Any]] = []
-        for chunk in self._chunks:
-            frozen = chunk.frozen or {}
-            for i, result in enumerate(chunk.results):
-                if result is EMITTED:
-                    continue
-                if result is MISSING:
-                    if i in frozen:
-                        entries.append((Status.FROZEN_RECORD.value, frozen[i]))
-                    else:
-                        entries.append((Status.RECORD.value, chunk.records[i]))
-                elif isinstance(result, Failed):
-                    entries.append((Status.FAILURE.value, result.failure))
-                else:
-                    entries.append((Status.RESULT.value, result))
-        return entries
+    def cut(self) -> Callable[[], list[tuple[int, Any]]]:
+        """Return what lists the pending entries as they are now, as (status, content) in order of
+        arrival."""
+        chunks = [chunk.as_it_is() for chunk in self._chunks]
+        return lambda: [entry for chunk in chunks for entry in chunk.entries()]
 
     def restore(self, entries: Iterable[tuple[int, Any]]) -> None:
         """Put a list back as it was: results keep their places and are not called again."""

@@ -25,6 +25,9 @@ PENDING_PER_CALL = 4
 # Each time the list is emptied and filled costs as much as twenty short calls: it may always hold
 # so many, but with few calls at once no more than an input channel.
 CHEAP_PENDING = 256
+# It is refilled when so much of it is free: one record at a time would also leave a snapshot as
+# many pieces to copy, while the barrier passes.
+SHARE_TO_REFILL = 8
 
 
 class PooledSubtask(Subtask):
@@ -43,6 +46,7 @@ class PooledSubtask(Subtask):
         capacity = max(channel.capacity for channel in self.gate.channels)
         few = min(CHEAP_PENDING, capacity)
         self._bound = max(few, PENDING_PER_CALL * spec.calls.concurrency)
+        self._refilled_at = self._bound - max(1, self._bound // SHARE_TO_REFILL)
         self._captured: dict[int, Captured] = {}  # pending lists of checkpoints under way
 
         self.direct: Callable[[Any], Awaitable[Any]] | None = None
@@ -85,13 +89,15 @@ class PooledSubtask(Subtask):
 
     # ---- snapshot
 
-    def pending_section(self, entries: list[tuple[int, Any]]) -> CapturedSection:
-        """Capture the pending list."""
+    def pending_section(
+        self, entries: Callable[[], list[tuple[int, Any]]], count: int
+    ) -> CapturedSection:
+        """Capture the pending list: what `entries()` lists, `count` entries."""
         assert self._gathering is not None
         step = self._node.label
         captured = CapturedPending(entries, self.context.serializer, step=step)
         self._captured[self._gathering.trigger.checkpoint_id] = captured
-        return CapturedSection("pending", step, [captured], len(entries))
+        return CapturedSection("pending", step, [captured], count)
 
     def results_leave(self) -> None:
         """Results are about to leave the captured lists: whoever gets them may change them."""
@@ -162,12 +168,13 @@ class PooledSubtask(Subtask):
     def _waiting_for(self) -> Waiting:
         if not self.output.writable:
             return "backpressured"
-        return "busy" if self.pending_count >= self._bound else "idle"
+        return "busy" if self.pending_count > self._refilled_at else "idle"
 
     def _admit(self) -> bool:
         """Move records from the input to the pending list, as many as it may hold."""
         gate = self.gate
-        room = self._bound - self.pending_count
+        count = self.pending_count
+        room = self._bound - count if count <= self._refilled_at else 0
         while gate.hand is None and not self.held:
             if self.take_element(data=room > 0) is None:
                 return False

@@ -44,6 +44,9 @@ from streamcp.runtime.snapshots import (
 from streamcp.runtime.steps import Chain
 from streamcp.runtime.waking import SliceLength, Wakeup
 from streamcp.serialization.captured import Captured
+from streamcp.serialization.serializer import Serializer
+
+_NONE: frozenset[int] = frozenset()
 
 # A partial batch waits no longer than this while the task is busy; an idle task hands on at once.
 BUFFER_TIMEOUT = 0.01
@@ -82,6 +85,12 @@ class _Gathering:
     escalated_after: float | None = None
     sections: list[Freezing] = field(default_factory=list)
     open: dict[int, OpenCapture] = field(default_factory=dict)
+
+
+def capture_batch(batch: Batch, serializer: Serializer, step: str) -> Captured:
+    """Give a batch that no snapshot has held yet its handle."""
+    batch.captured = captured = Captured(batch.values, serializer, step=step, fixed_list=True)
+    return captured
 
 
 class Subtask:
@@ -269,6 +278,8 @@ class Subtask:
         self._acknowledge()
 
     def _finished_channels(self, trigger: Trigger) -> frozenset[int]:
+        if not trigger.finished:
+            return _NONE
         return frozenset(
             number
             for number, channel in enumerate(self.gate.channels)
@@ -354,17 +365,16 @@ class Subtask:
 
     def _channel_section(self, channel: int, batches: list[Batch]) -> CapturedSection:
         name = str(self.gate.channels[channel].id)
-        captured = [self.capture_batch(batch) for batch in batches]
-        return CapturedSection("channel", name, captured, sum(map(len, batches)))
+        serializer, step = self.context.serializer, self.id.task
+        captured = [one.captured or capture_batch(one, serializer, step) for one in batches]
+        records = sum([len(batch.values) for batch in batches])
+        return CapturedSection("channel", name, captured, records)
 
     def capture_batch(self, batch: Batch) -> Captured:
         """Give a batch the handle by which it is frozen; one that it has already is reused, with
         its frozen bytes (rule P16)."""
-        if batch.captured is None:
-            serializer, step = self.context.serializer, self.id.task
-            batch.captured = Captured(batch.values, serializer, step=step, fixed_list=True)
-        captured: Captured = batch.captured
-        return captured
+        captured: Captured | None = batch.captured
+        return captured or capture_batch(batch, self.context.serializer, self.id.task)
 
     def _close_capture(self, channel: int) -> None:
         gathering = self._gather(self._alignment.current)

@@ -125,6 +125,28 @@ async def test_for_each_calls_every_record_and_emits_nothing() -> None:
     assert sorted(seen) == list(range(20))
 
 
+async def test_pending_list_of_a_slow_step_is_refilled_in_shares() -> None:
+    """One record at a time would leave a snapshot hundreds of pieces to copy."""
+
+    async def wait_a_turn(record: int) -> int:
+        await asyncio.sleep(0)
+        return record
+
+    bench = Bench(range(2000), wait_a_turn, concurrency=1)
+    engine = Engine(bench.job)
+    admitted: list[int] = []
+    admit = engine["step"].admit_records
+
+    def counting(records: list[Any]) -> None:
+        admitted.append(len(records))
+        admit(records)
+
+    engine["step"].admit_records = counting
+    await finish(engine)
+    assert (sum(admitted), len(bench.out)) == (2000, 2000)
+    assert len(admitted) < 2000 / 20
+
+
 async def test_pending_list_is_bounded() -> None:
     gate = Gate()
 

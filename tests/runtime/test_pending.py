@@ -85,7 +85,7 @@ def test_entries_are_in_order_of_arrival_without_what_was_emitted() -> None:
     pending.take_results(1)
     pending.finish(tickets[2], "c")
     pending.finish(tickets[3], Failed("failure"))
-    assert pending.entries() == [
+    assert pending.cut()() == [
         (Status.RECORD, 1),
         (Status.RESULT, "c"),
         (Status.FAILURE, "failure"),
@@ -131,7 +131,7 @@ def test_mutable_record_is_captured_as_it_came_readable_by_another_process() -> 
     pending = new_list(serializer=serializer)
     pending.admit([1, Item(1)])
     pending.record(started(pending)[1], 1).tags.append("touched")
-    captured = CapturedPending(pending.entries(), serializer, step="step")
+    captured = CapturedPending(pending.cut(), serializer, step="step")
     captured.before_use()
     assert captured.frozen is not None
     reader = Deserializer(serializer.classes(), registry)
@@ -142,7 +142,7 @@ def test_record_that_cannot_be_written_is_an_error_of_the_capture_alone() -> Non
     serializer = new_serializer()
     pending = new_list(serializer=serializer)
     pending.admit([Undeclared(1)])
-    captured = CapturedPending(pending.entries(), serializer, step="step")
+    captured = CapturedPending(pending.cut(), serializer, step="step")
     captured.freeze()
     assert captured.error is not None
     assert pending.record(started(pending)[0], 1) == Undeclared(1)
@@ -172,7 +172,7 @@ def test_any_use_emits_every_result_once_also_across_a_restore(
             case 4:
                 emitted += pending.take_results(data.draw(st.integers(1, 5)))
             case 5:
-                entries = pending.entries()
+                entries = pending.cut()()
                 assert len(entries) == pending.count == admitted - len(emitted)
                 pending, running = new_list(ordered=ordered), []
                 pending.restore(entries)
