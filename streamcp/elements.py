@@ -8,7 +8,13 @@ waits in a channel may still grow (decision 0009).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+
+MIN_TIMESTAMP: Final = -(2**63)
+"""The watermark before the first record: nothing is known of event time yet."""
+
+MAX_TIMESTAMP: Final = 2**63 - 1
+"""The watermark at the end of input: no record comes any more, whatever its timestamp."""
 
 CheckpointMode: TypeAlias = Literal["aligned", "unaligned", "at_least_once"]
 """How the barriers of one checkpoint travel: in line with the data or ahead of it; or in line, and
