@@ -20,7 +20,8 @@ OPTIONAL = {"numpy"}
 def declared() -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["examples"], *extras["compare"]]
+    shipped = [lines for name, lines in extras.items() if name != "dev"]
+    lines = [*project["dependencies"], *(line for lines in shipped for line in lines)]
     names = {re.split(r"[^A-Za-z0-9_-]", line)[0] for line in lines}
     return {IMPORT_NAMES.get(name, name) for name in names}
 
