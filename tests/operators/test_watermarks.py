@@ -104,9 +104,10 @@ def test_batch_wholly_ahead_leaves_the_watermark() -> None:
 
 
 def test_marked_records_tell_the_watermark() -> None:
-    strategy = Watermarks.punctuated(
-        lambda pair: pair[0], lambda pair, timestamp: timestamp if pair[1] else None
-    )
+    def mark(pair: tuple[int, bool], timestamp: int) -> int | None:
+        return timestamp if pair[1] else None
+
+    strategy = Watermarks.punctuated(lambda pair: pair[0], mark)
     stamper = strategy.stamper("pairs")
     stamper.stamp([(NOON, False)], NOON)
     assert stamper.watermark == MIN_TIMESTAMP
