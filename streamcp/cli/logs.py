@@ -6,8 +6,12 @@ import logging
 
 from rich.console import Console
 
-# What these two warn of is an event as well, which is shown as such.
-_TOLD_BY_EVENTS = ("streamcp.coordinator.coordinator", "streamcp.runners.life")
+# What these warn of is an event as well, which is shown as such.
+_TOLD_BY_EVENTS = (
+    "streamcp.coordinator.coordinator",
+    "streamcp.runners.life",
+    "streamcp.runtime.blocking",
+)
 
 
 class _ToConsole(logging.Handler):

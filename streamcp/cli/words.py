@@ -116,6 +116,8 @@ def event_line(event: events.Event) -> str | None:
         case events.CheckpointOverdue():
             age = "there is none" if event.age is None else f"it is {duration(event.age)} old"
             return f"ALARM: the last complete checkpoint is overdue ({age})"
+        case events.EventLoopHeld():
+            return f"SLOW: {event.told()}"
     return None
 
 

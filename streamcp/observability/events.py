@@ -149,6 +149,29 @@ class CheckpointOverdue(Event):
     max_age: float
 
 
+@dataclass(frozen=True, slots=True)
+class EventLoopHeld(Event):
+    """A step kept everything else waiting for `seconds` in one go, `doing` says by what.
+
+    Told at once, and then rarely: `times` is how often it happened since the step was last told
+    of, and `seconds` the longest of these."""
+
+    step: str
+    place: str
+    seconds: float
+    times: int
+    doing: str
+    remedy: str
+
+    def told(self) -> str:
+        """Say it in one sentence."""
+        often = f" ({self.times} times, this was the longest)" if self.times > 1 else ""
+        return (
+            f"step {self.step!r} ({self.place}) held the event loop for {self.seconds:.2f} s "
+            f"{self.doing}{often}, and everything else waited: {self.remedy}"
+        )
+
+
 Listener: TypeAlias = Callable[[Event], object]
 
 

@@ -134,6 +134,7 @@ class Attempt:
                 for opener in _openers(prepared.plan)
             },
             fork=prepared.fork,
+            report=self._log.record,
         )
 
     def _restore(self, replay: Replay) -> None:

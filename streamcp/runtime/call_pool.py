@@ -10,12 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, Protocol
 
 from streamcp.clock import Clock
 from streamcp.config import Retry
+from streamcp.graph.logical import Node
 from streamcp.operators.steps import AsyncOptions
+from streamcp.runtime.blocking import BLOCKING
 from streamcp.runtime.calling import failure_of
+from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.meters import StepMeter
 
 # How long one worker may go from call to call, none of which waits, before others get their turn.
@@ -23,6 +28,7 @@ SHARE = 0.001
 # So many calls are made between two looks at the clock, unless they are long: a look costs as
 # much as a short call.
 ROW = 8
+_NEVER = float("inf")
 
 
 class Calls(Protocol):
@@ -74,34 +80,44 @@ class Calls(Protocol):
 
 
 class _Worker:
-    """One task of the pool. `serial` counts its attempts, so that an old deadline is told apart."""
+    """One task of the pool. `serial` counts its attempts, so that an old deadline is told apart.
+    `variables` are the context variables of its task."""
 
-    __slots__ = ("serial", "task", "timed_out")
+    __slots__ = ("serial", "task", "timed_out", "variables")
 
-    def __init__(self) -> None:
+    def __init__(self, variables: Context) -> None:
+        self.variables = variables
         self.task: asyncio.Task[Any] | None = None
         self.serial = 0
         self.timed_out = False
 
 
 class CallPool:
-    """Makes calls, at most `concurrency` at once."""
+    """Makes calls, at most `concurrency` at once.
+
+    Each call sees the context variables of whoever started the job, and not what another call has
+    set. A worker would hand that on to its next call; so as soon as a function turns out to set
+    one, or a row of calls has taken long enough to have held the event loop, the pool is *careful*:
+    each call is awaited step by step, in a context of its own (see `blocking.Watched`)."""
 
     def __init__(
         self,
         calls: Calls,
         options: AsyncOptions,
-        clock: Clock,
+        context: TaskContext,
         meter: StepMeter,
-        name: str,
+        node: Node,
     ) -> None:
         self.paused = False
         self._closed = False
         self._calls = calls
         self._options = options
-        self._clock = clock
+        self._clock: Clock = context.clock
+        self._blocking = context.blocking
         self._meter = meter
-        self._name = name
+        self._node = node
+        self._variables = copy_context()
+        self._careful = False
         self._workers: list[_Worker] = []
         self._idle: deque[asyncio.Future[None]] = deque()
         self._waking = False
@@ -112,10 +128,11 @@ class CallPool:
 
     def begin(self, group: asyncio.TaskGroup) -> None:
         """Start the workers as children of `group`."""
+        self._variables = copy_context()
         for number in range(self._options.concurrency):
-            worker = _Worker()
-            task = group.create_task(self._work(worker), name=f"{self._name} call {number}")
-            worker.task = task
+            worker = _Worker(self._variables.copy())
+            name = f"{self._node.label} call {number}"
+            worker.task = group.create_task(self._work(worker), name=name, context=worker.variables)
             self._workers.append(worker)
 
     def wake(self) -> None:
@@ -144,8 +161,9 @@ class CallPool:
 
     async def _work(self, worker: _Worker) -> None:
         clock = self._clock
-        until = clock.monotonic() + SHARE
-        longest = ROW
+        since = clock.monotonic()
+        until = since + SHARE
+        longest = 1
         while not self._closed:
             more = await self._row(worker, longest)
             if self._closed:
@@ -153,7 +171,11 @@ class CallPool:
             if not more and (self.paused or not self._calls.refill()):
                 await self._wait_idle()
                 self._running = None
+                since = _NEVER
             now = clock.monotonic()
+            if now - since >= BLOCKING or worker.variables != self._variables:
+                self._careful, self._simple = True, False
+            since = now
             if self._running is not worker:
                 # Another worker has run: this one has waited, and begins anew.
                 longest, until = ROW, now + SHARE
@@ -228,7 +250,7 @@ class CallPool:
         if timeout is not None:
             self._watch(worker, self._clock.monotonic() + timeout)
         try:
-            result = await self._calls.call(ticket, attempt)
+            result = await self._called(ticket, attempt)
         except asyncio.CancelledError as error:
             self._end_attempt(worker)
             raise failure_of(error) from error
@@ -237,6 +259,12 @@ class CallPool:
             raise
         self._end_attempt(worker)
         return result
+
+    def _called(self, ticket: Any, attempt: int) -> Awaitable[Any]:
+        if not self._careful:
+            return self._calls.call(ticket, attempt)
+        call = partial(self._calls.call, ticket, attempt)
+        return self._blocking.watched(self._node, call, self._variables.copy())
 
     def _end_attempt(self, worker: _Worker) -> None:
         """Take the timeout's cancellation back; raise TimeoutError if there was one, whatever the

@@ -7,6 +7,7 @@ for it (rule P24).
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import Any
 
 from streamcp.checkpoint.completion import TransactionLog
@@ -148,7 +149,7 @@ class TransactionalSubtask(ExactlyOnceSubtask):
     async def _commit(self) -> None:
         for name, token in self._log.to_commit():
             try:
-                await self._sink.commit(Transaction(name), token)
+                await self._watched(partial(self._sink.commit, Transaction(name), token))
             except Exception as error:  # whatever a user's sink raises; tried again at a restore
                 raise self._failed(f"could not commit transaction {name}", error) from error
             self._log.on_committed(name)
@@ -167,7 +168,8 @@ class TransactionalSubtask(ExactlyOnceSubtask):
         snapshot = self._deferred.popleft()
         try:
             for name in self._log.to_prepare(snapshot.checkpoint_id):
-                self._log.on_prepared(name, await self._sink.prepare(Transaction(name)))
+                prepare = partial(self._sink.prepare, Transaction(name))
+                self._log.on_prepared(name, await self._watched(prepare))
         except TransactionLost as error:  # no later checkpoint could ever hold it
             raise self._failed("could not prepare a transaction", error) from error
         except Exception as error:  # whatever a user's sink raises

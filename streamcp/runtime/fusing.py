@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType, FunctionType
 from typing import Any, Protocol
 
@@ -43,6 +43,7 @@ from streamcp.operators.steps import (
     ReduceStep,
     ScanStep,
 )
+from streamcp.runtime.blocking import MEASURED, BlockingNotices
 from streamcp.runtime.broadcast_steps import BroadcastRun
 from streamcp.runtime.calling import Push, Reporter, expanded
 from streamcp.runtime.keyed_steps import NOTHING, KeyedRun, refuse_in_place
@@ -55,6 +56,11 @@ DEEPEST = 6
 
 class Fusable(Protocol):
     """What the writer asks of the chain."""
+
+    @property
+    def blocking(self) -> BlockingNotices:
+        """What takes notice of calls that hold the event loop."""
+        ...
 
     def reporter(self, node: Node) -> Reporter:
         """What decides about failed records of a step."""
@@ -93,13 +99,22 @@ class LoopWriter:
     """Writes the loop over a batch that begins at one step, from one of its inputs.
 
     With `checking`, a plain function whose result would have to be awaited is refused; it is
-    enough to look at the first batch."""
+    enough to look at the first batch. With `measuring`, each call of a user's function is timed."""
 
-    def __init__(self, chain: Fusable, first: Node, port: int, *, checking: bool) -> None:
+    def __init__(
+        self,
+        chain: Fusable,
+        first: Node,
+        port: int,
+        *,
+        checking: bool = False,
+        measuring: bool = False,
+    ) -> None:
         self._chain = chain
         self._first = first
         self._port = port
         self._checking = checking
+        self._measuring = measuring
         self._names: dict[str, Any] = {"expanded": expanded}
         self._before: list[str] = []
         self._body: list[str] = []
@@ -131,6 +146,15 @@ class LoopWriter:
     def _number(self) -> int:
         self._numbers += 1
         return self._numbers
+
+    def _user(
+        self, node: Node, fn: Callable[..., Any], *, place: int = 0, many: bool = False
+    ) -> Callable[..., Any]:
+        """A user's function as the loop calls it; `place` is that of the record among its
+        arguments, `many` says that it may be a generator function."""
+        if not self._measuring:
+            return fn
+        return self._chain.blocking.measured(node, fn, place=place, many=many)
 
     def _line(self, text: str) -> None:
         self._body.append("    " * (self._depth + 1) + text)
@@ -164,13 +188,14 @@ class LoopWriter:
         elif isinstance(spec, CountStep | ScanStep | ReduceStep | ProcessStep):
             self._keyed(node, number, record, count, port)
         elif isinstance(spec, BranchStep):
-            self._names[f"f{number}"] = spec.fn
+            self._names[f"f{number}"] = self._user(node, spec.fn)
             self._branch(node, number, record, count)
         elif isinstance(spec, IterateStep):
             self._onward(node, number, "main", record, count)
         else:
             assert isinstance(spec, Call)
-            self._names[f"f{number}"] = self._chain.function(spec)
+            many = isinstance(spec, FlatMapStep)
+            self._names[f"f{number}"] = self._user(node, self._chain.function(spec), many=many)
             self._plain(node, number, record, count)
 
     def _plain(self, node: Node, number: int, record: str, count: str) -> None:
@@ -239,13 +264,14 @@ class LoopWriter:
 
     def _from_broadcast(self, node: Node, number: int, record: str) -> None:
         """Write what an element of the broadcast input does."""
-        self._names[f"apply{number}"] = self._chain.broadcast_run(node).apply
+        apply = self._chain.broadcast_run(node).apply
+        self._names[f"apply{number}"] = self._user(node, apply, many=True)
         self._try(number, record, f"m{number} = apply{number}({record})")
         self._each(node, number)
 
     def _reading(self, node: Node, spec: BroadcastStep, number: int, record: str) -> None:
         """Write the call for a record of the input that reads the broadcast state."""
-        self._names[f"f{number}"] = spec.fn
+        self._names[f"f{number}"] = self._user(node, spec.fn, many=True)
         shared = self._shared(node, number)
         self._try(number, record, *_many(number, f"f{number}({record}, {shared})"))
         self._refuse(number, record, shared, "refuse_shared")
@@ -301,7 +327,7 @@ class LoopWriter:
     def _scan(self, node: Node, number: int, record: str, look_up: tuple[str, ...]) -> None:
         spec = node.spec
         assert isinstance(spec, ScanStep | ReduceStep)
-        self._names[f"f{number}"] = spec.fn
+        self._names[f"f{number}"] = self._user(node, spec.fn, place=1)
         self._names["NOTHING"] = NOTHING
         self._names["refuse_in_place"] = refuse_in_place
         old, new = f"v{number}", f"r{number}"
@@ -329,7 +355,7 @@ class LoopWriter:
         if isinstance(node.spec, KeyedBroadcastStep):
             shared = self._shared(node, number)
             arguments.insert(2, shared)
-        self._names[f"f{number}"] = run.calls[port]
+        self._names[f"f{number}"] = self._user(node, run.calls[port], many=True)
         self._names[f"context{number}"] = run.context
         self._names[f"effects{number}"] = run.effects
         self._names[f"refuse{number}"] = run.refuse_state
@@ -430,16 +456,35 @@ def _compiled(text: str, name: str) -> CodeType:
 class Loop:
     """The compiled loop that begins at an input of a step; the first batch runs a checking one."""
 
-    __slots__ = ("_checked", "_fast", "_work")
+    __slots__ = ("_checked", "_fast", "_left", "_measured", "_new", "_work")
 
     def __init__(self, chain: Fusable, first: Node, port: int = 0) -> None:
-        self._work = LoopWriter(chain, first, port, checking=True).compile()
+        self._new = partial(LoopWriter, chain, first, port)
+        self._work = self._new(checking=True).compile()
         self._checked = False
-        self._fast = LoopWriter(chain, first, port, checking=False).compile()
+        self._fast = self._new().compile()
+        self._measured: Push | None = None
+        self._left = 0
 
     def push(self, records: list[Any]) -> None:
         """Work a list of records through the steps."""
         self._work(records)
         if not self._checked and records:
             self._checked = True
+            self._work = self._fast
+
+    def measure(self) -> None:
+        """Time the calls for the next records one by one: some have taken too long."""
+        if not self._checked:
+            return
+        if self._measured is None:
+            self._measured = self._new(measuring=True).compile()
+        self._left = MEASURED
+        self._work = self._measure
+
+    def _measure(self, records: list[Any]) -> None:
+        assert self._measured is not None
+        self._measured(records)
+        self._left -= len(records)
+        if self._left <= 0:
             self._work = self._fast

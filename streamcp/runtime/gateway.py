@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -10,7 +10,9 @@ from streamcp.checkpoint.failure_reason import FailureReason
 from streamcp.checkpoint.snapshot import Acknowledgement, Section, SectionHandle
 from streamcp.clock import Clock
 from streamcp.identifiers import SubtaskId
+from streamcp.observability.events import Event
 from streamcp.operators.steps import Opener
+from streamcp.runtime.blocking import BlockingNotices
 from streamcp.runtime.waking import Turns
 from streamcp.serialization.serializer import Serializer
 
@@ -64,7 +66,8 @@ class TaskContext:
     event loop. `keep_records`: in-flight records must survive (checkpoints are on).
     `at_least_once`: barriers are only counted (rule P29). `incremental`: snapshots of keyed state
     hold changes only, where they may (rule P39). `fork` is in the names of transactions
-    (see `TransactionId`)."""
+    (see `TransactionId`). `report` is told of what happens; `blocking` takes notice of steps
+    that hold the event loop."""
 
     job: str
     attempt: int
@@ -80,6 +83,12 @@ class TaskContext:
     at_least_once: bool = False
     incremental: bool = False
     fork: str = ""
+    report: Callable[[Event], object] = lambda event: None
+    blocking: BlockingNotices = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing was noticed so far."""
+        self.blocking = BlockingNotices(self.clock, self.report)
 
     def end_of_slice(self, now: float) -> None:
         """Give the coordinator its chance, between two slices."""

@@ -11,7 +11,9 @@ from typing import Any
 
 from streamcp.clock import Clock
 from streamcp.errors import DefinitionError
+from streamcp.graph.logical import Node
 from streamcp.operators.context import KeyContext
+from streamcp.runtime.blocking import BlockingNotices
 from streamcp.runtime.calling import Push, Reporter, expanded
 from streamcp.runtime.meters import StepMeter
 from streamcp.serialization.immutable import is_deeply_immutable
@@ -124,6 +126,7 @@ class KeyedRun:
         self.context: KeyContext[Any] = KeyContext(None, 0, self.effects)
         self.now = clock.wall_ms
         self._on_timer: Callable[..., Any] | None = None
+        self._measured = False
         self._emit = emit
         self._reporter = reporter
         self._meter = meter
@@ -147,6 +150,12 @@ class KeyedRun:
     def timed(self) -> bool:
         """It may set timers."""
         return self._on_timer is not None
+
+    def measure_timers(self, node: Node, blocking: BlockingNotices) -> None:
+        """Time each timer from now on: something has taken too long."""
+        if self._on_timer is not None and not self._measured:
+            self._measured = True
+            self._on_timer = blocking.measured(node, self._on_timer, of="timer", many=True)
 
     def refuse_state(self, record: Any) -> None:
         """Fail the job: the state object itself was returned."""

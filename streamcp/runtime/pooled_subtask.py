@@ -47,6 +47,7 @@ class PooledSubtask(Subtask):
         few = min(CHEAP_PENDING, capacity)
         self._bound = max(few, PENDING_PER_CALL * spec.calls.concurrency)
         self._refilled_at = self._bound - max(1, self._bound // SHARE_TO_REFILL)
+        self.turns.held = self.chain.measure_calls
         self._captured: dict[int, Captured] = {}  # pending lists of checkpoints under way
 
         self.direct: Callable[[Any], Awaitable[Any]] | None = None
@@ -55,8 +56,7 @@ class PooledSubtask(Subtask):
 
     def make_pool(self, calls: Calls) -> None:
         """Make the pool, when everything that it asks for is there."""
-        clock, label = self.context.clock, self._node.label
-        self._pool = CallPool(calls, self._options, clock, self._step_meter, label)
+        self._pool = CallPool(calls, self._options, self.context, self._step_meter, self._node)
 
     def tell(self) -> None:
         """There are results: wake the task, once until it has looked."""

@@ -9,6 +9,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from streamcp.channel.output_gate import BATCH_SIZE
@@ -80,7 +82,7 @@ class SinkSubtask(Subtask):
         while True:
             attempt += 1
             try:
-                await write(*arguments)
+                await self._watched(partial(write, *arguments))
                 return []
             except asyncio.CancelledError as cancelled:
                 error = failure_of(cancelled)
@@ -90,6 +92,10 @@ class SinkSubtask(Subtask):
                 return self._failures(arguments[0], error, attempt)
             self._step_meter.retries += 1
             await asyncio.sleep(retry.delay(attempt))
+
+    def _watched(self, call: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
+        """A call of the sink, in a context of its own, and noticed if it holds the event loop."""
+        return self.context.blocking.watched(self._node, call, copy_context())
 
     async def _write_busy(
         self, write: Callable[..., Awaitable[None]], *arguments: Any

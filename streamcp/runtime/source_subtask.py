@@ -19,6 +19,7 @@ from streamcp.elements import Batch
 from streamcp.errors import StepFailed
 from streamcp.operators.sources import Source
 from streamcp.operators.steps import SourceStep
+from streamcp.runtime.blocking import BLOCKING, COROUTINE
 from streamcp.runtime.calling import describe, failure_of
 from streamcp.runtime.snapshots import CapturedSection, Freezing
 from streamcp.runtime.stepping import Stepping
@@ -135,6 +136,8 @@ class SourceSubtask(Subtask):
         assert isinstance(spec, SourceStep)
         self._source = spec.source
         self._push = self.chain.push_behind(self._node)
+        if self.chain.has_timers:
+            self.turns.held = self.chain.measure_calls
         self._feeds_loop = self.chain.only_step_behind(self._node, "main") is not None
         self._step_meter = self.chain.meters[self._node]
         self._rest: Batch | None = None
@@ -331,10 +334,12 @@ class SourceSubtask(Subtask):
         if batches:
             limit = min(limit, _ENOUGH)
         waited = False
+        started = self.context.clock.monotonic()
 
         def about_to_wait() -> None:
             nonlocal waited
             waited = True
+            self._look_back(reader, started)
             before_wait()
 
         while not waited and len(reader.collected) < limit:
@@ -342,7 +347,7 @@ class SourceSubtask(Subtask):
                 records, position = await Stepping(generator.__anext__(), about_to_wait)
             except StopAsyncIteration:
                 reader.ended = True
-                return
+                break
             except StepFailed:
                 raise
             except asyncio.CancelledError as error:
@@ -354,6 +359,15 @@ class SourceSubtask(Subtask):
             else:
                 reader.collect(records)
             reader.keep(position)
+        if not waited:
+            self._look_back(reader, started)
+
+    def _look_back(self, reader: Reader, started: float) -> None:
+        """Notice a generator that has worked for too long without a wait."""
+        seconds = self.context.clock.monotonic() - started
+        if seconds >= BLOCKING:
+            doing = f"while it made {len(reader.collected)} records"
+            self.context.blocking.notice(self._node, seconds, doing, COROUTINE)
 
     def _failed(self, reader: Reader, error: Exception) -> StepFailed:
         split = "" if reader.split is None else f", split {reader.split!r},"

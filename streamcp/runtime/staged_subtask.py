@@ -5,6 +5,7 @@ and only then does the target get them. No barrier ever waits for it.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from streamcp.checkpoint.snapshot import SectionKind
@@ -108,8 +109,8 @@ class StagedSubtask(ExactlyOnceSubtask):
     async def _deliver_one(self, transaction: Transaction, records: list[Any]) -> list[Any]:
         try:
             failures = await self._write(self._sink.write, records, transaction)
-            token = await self._sink.prepare(transaction)
-            await self._sink.commit(transaction, token)
+            token = await self._watched(partial(self._sink.prepare, transaction))
+            await self._watched(partial(self._sink.commit, transaction, token))
             return failures
         except StepFailed:
             raise

@@ -14,6 +14,7 @@ class StepSubtask(Subtask):
         ports = self.gate.ports
         pushes = {port: self.chain.into_head(port) for port in ports}
         self._pushes = [pushes[port] for port in ports]
+        self.turns.held = self.chain.measure_calls
 
     async def run(self) -> None:
         """Work until all inputs have ended."""

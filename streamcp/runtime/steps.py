@@ -42,6 +42,7 @@ class Chain:
 
     def __init__(self, plan: TaskPlan, edges: Edges, context: TaskContext) -> None:
         self.meters: dict[Node, StepMeter] = {node: StepMeter() for node in plan.members}
+        self.blocking = context.blocking
         self._plan = plan
         self._edges = edges
         self._context = context
@@ -121,8 +122,17 @@ class Chain:
 
     def _plain_sink(self, node: Node, spec: SinkStep) -> PlainSinkRun:
         if node not in self._sinks:
-            self._sinks[node] = PlainSinkRun(spec.open(), self.reporter(node), self.meters[node])
+            self._sinks[node] = PlainSinkRun(
+                node, spec.open(), self.reporter(node), self.meters[node], self._context
+            )
         return self._sinks[node]
+
+    def measure_calls(self) -> None:
+        """Find out which call of the fused steps holds the event loop."""
+        for loop in self._loops.values():
+            loop.measure()
+        for node, run in self._keyed.items():
+            run.measure_timers(node, self.blocking)
 
     async def open_sinks(self, stack: AsyncExitStack) -> None:
         """Enter the plain sinks that are context managers."""

@@ -31,6 +31,7 @@ from streamcp.checkpoint.plan import Trigger
 from streamcp.checkpoint.snapshot import SectionKind, SubtaskStatistics
 from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput
 from streamcp.identifiers import SubtaskId
+from streamcp.runtime.blocking import BLOCKING
 from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.iteration import Iteration
 from streamcp.runtime.meters import TaskMeter, Waiting
@@ -449,6 +450,8 @@ class Subtask:
         now = self.context.clock.monotonic()
         self.meter.busy += now - started
         self.slices.observe(records, now - started)
+        if now - started >= BLOCKING:
+            self.chain.measure_calls()
         if now - self._flushed_at >= BUFFER_TIMEOUT:
             self.hand_on()
         self.context.end_of_slice(now)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from streamcp.clock import Clock
+from streamcp.runtime.blocking import BLOCKING
 
 # One turn of the event loop, shared by the tasks that are runnable: a barrier, a timer or a
 # user's coroutine waits no longer than this for its turn.
@@ -45,15 +47,18 @@ class Wakeup:
 
 
 class Turns:
-    """Ends the turn of a task that has worked long enough, so that the others get theirs."""
+    """Ends the turn of a task that has worked long enough, so that the others get theirs.
 
-    __slots__ = ("_clock", "_share", "_started")
+    `held` is called when a turn has held the event loop; only for tasks that tell of every wait."""
+
+    __slots__ = ("_clock", "_share", "_started", "held")
 
     def __init__(self, clock: Clock, tasks: int) -> None:
         """Divide the turn among `tasks`."""
         self._clock = clock
         self._share = max(SHORTEST_SHARE, TURN / max(1, tasks))
         self._started = clock.monotonic()
+        self.held: Callable[[], None] | None = None
 
     @property
     def share(self) -> float:
@@ -63,6 +68,8 @@ class Turns:
     async def end_if_over(self, now: float) -> None:
         """Let other tasks run if this one's share is used up at `now`."""
         if now - self._started >= self._share:
+            if now - self._started >= BLOCKING and self.held is not None:
+                self.held()
             await asyncio.sleep(0)
             self._started = self._clock.monotonic()
 

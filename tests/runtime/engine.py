@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import streamcp as sc
@@ -15,6 +15,7 @@ from streamcp.clock import Clock
 from streamcp.errors import StorageError
 from streamcp.graph.physical import PhysicalPlan, plan
 from streamcp.identifiers import SubtaskId
+from streamcp.observability.events import Event
 from streamcp.operators.steps import SourceStep
 from streamcp.runners.life import make_registry
 from streamcp.runners.matching import check_fits, plan_for, task_shapes
@@ -27,6 +28,7 @@ from streamcp.runtime.snapshots import SnapshotWriter
 from streamcp.runtime.subtask import Subtask
 from streamcp.runtime.work_list import BarrierWorkList
 from streamcp.serialization.deserializer import Deserializer
+from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.serializer import Serializer
 from streamcp.testing.clock import ManualClock
 
@@ -118,6 +120,7 @@ class Engine:
         self.serializer = Serializer(self.registry)
         self.upward = Upward()
         self.disk = Disk()
+        self.events: list[Event] = []
         self.clock: Clock = clock if clock is not None else ManualClock(tick=1e-6)
         self.context = TaskContext(
             job=self.plan.job,
@@ -130,6 +133,7 @@ class Engine:
             keep_records=keep_records,
             staged_capacity=staged_capacity,
             services=services or {},
+            report=self.events.append,
         )
         self.snapshots = SnapshotWriter(self.context, self.disk if durable else None)
         self.work_list = BarrierWorkList(self.context, self.snapshots)
@@ -236,6 +240,22 @@ class Engine:
         if restore(new.plan, new.subtasks, restorable, new.registry).staged:
             new.replay.begin()
         return new
+
+
+def bare_context(clock: Clock, report: Callable[[Event], object]) -> TaskContext:
+    """What a part of a task needs that writes no snapshot and tells no coordinator."""
+    return TaskContext(
+        job="job",
+        attempt=1,
+        max_parallelism=128,
+        clock=clock,
+        serializer=Serializer(TypeRegistry()),
+        coordinator=Upward(),
+        task_count=1,
+        keep_records=False,
+        staged_capacity=1,
+        report=report,
+    )
 
 
 async def settle(turns: int = 100) -> None:

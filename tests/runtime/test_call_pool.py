@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from streamcp.config import Retry
-from streamcp.operators.steps import AsyncOptions
+from streamcp.graph.logical import Node, Place
+from streamcp.observability.events import Event
+from streamcp.operators.steps import AsyncOptions, MapStep
 from streamcp.runtime.call_pool import CallPool
 from streamcp.runtime.meters import StepMeter
 from streamcp.testing.clock import ManualClock
 from streamcp.testing.loop import VirtualTimeLoop
-from tests.runtime.engine import Gate, settle, until
+from tests.runtime.engine import Gate, bare_context, settle, until
 
 virtual_time = pytest.mark.asyncio(loop_factories=["asyncio"])
 
@@ -68,9 +70,12 @@ class Bench:
     def __init__(self, fn: Callable[[Any, int], Awaitable[Any]], **options: Any) -> None:
         self.calls = Calls(fn)
         self.meter = StepMeter()
+        self.events: list[Event] = []
         loop = asyncio.get_running_loop()
         clock = loop.clock if isinstance(loop, VirtualTimeLoop) else ManualClock(tick=1e-6)
-        self.pool = CallPool(self.calls, AsyncOptions(**options), clock, self.meter, "step")
+        node = Node(1, MapStep(echo), (), Place("job.py", 7), "step")
+        context = bare_context(clock, self.events.append)
+        self.pool = CallPool(self.calls, AsyncOptions(**options), context, self.meter, node)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
