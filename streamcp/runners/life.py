@@ -16,6 +16,7 @@ from streamcp.config import JobSettings, Mode
 from streamcp.coordinator.coordinator import Coordinator
 from streamcp.coordinator.requests import Wish
 from streamcp.coordinator.restart_strategy import GiveUp, RestartStrategy
+from streamcp.durable_files import LOCAL_FILES, DurableFiles
 from streamcp.errors import (
     CheckpointFailed,
     Fenced,
@@ -61,10 +62,12 @@ class JobLife:
         clock: Clock | None = None,
         storage: CheckpointStorage | None = None,
         new_fork: Callable[[], str] = new_fork,
+        files: DurableFiles = LOCAL_FILES,
     ) -> None:
         """Prepare; nothing is touched before `run`.
 
-        `new_fork` makes a name that no other job's transactions have (rule P30)."""
+        `new_fork` makes a name that no other job's transactions have (rule P30); a savepoint to
+        begin from is read from `files`."""
         self.job = graph.job
         self.log = events.EventLog()
         self._settings = settings
@@ -76,6 +79,7 @@ class JobLife:
             storage = LocalStorage(Path(settings.checkpoints.to), job=graph.job)
         self._storage = storage
         self._new_fork = new_fork
+        self._files = files
         self._fork = ""
         self._attempt: Attempt | None = None
         self._state: JobState = "starting"
@@ -347,7 +351,7 @@ class JobLife:
     def _read(self) -> tuple[StoredAttempt, Restorable | None]:
         """In a thread: all of this blocks."""
         savepoint = self._settings.restore
-        begun = None if savepoint is None else read_savepoint(savepoint)
+        begun = None if savepoint is None else read_savepoint(savepoint, self._files)
         if self._storage is None:
             return self._without_storage(begun), begun
         stored = self._start_attempt(self._storage, begun)

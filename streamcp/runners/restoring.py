@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamcp.checkpoint.snapshot import IN_FLIGHT, Manifest, SectionHandle
+from streamcp.durable_files import LOCAL_FILES, DurableFiles
 from streamcp.errors import CheckpointDamaged, RestoreRefused
 from streamcp.graph.physical import PhysicalPlan
 from streamcp.identifiers import SubtaskId
@@ -109,11 +110,11 @@ def _read(storage: CheckpointStorage, checkpoint_id: int) -> Restorable:
     return Restorable(manifest, frames)
 
 
-def read_savepoint(path: str | Path) -> Restorable:
+def read_savepoint(path: str | Path, files: DurableFiles = LOCAL_FILES) -> Restorable:
     """Read a savepoint whole. Blocks.
 
     Raises StorageError if there is none or it was never finished, CheckpointDamaged if it is."""
-    savepoint = StoredSavepoint(Path(path))
+    savepoint = StoredSavepoint(Path(path), files=files)
     manifest = savepoint.load_manifest()
     frames = {
         (acknowledgement.subtask, handle): savepoint.read_section(handle)

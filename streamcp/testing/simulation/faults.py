@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from streamcp.config import EXACTLY_ONCE_MODES
+from streamcp.testing.simulation.branches import Beginning
 from streamcp.testing.simulation.disk_faults import draw_fault
 
-Counter: TypeAlias = Literal["step", "user", "target", "storage", "disk", "completed"]
+Counter: TypeAlias = Literal[
+    "step", "user", "target", "storage", "savepoint", "disk", "completed"
+]
 """What is counted: callbacks of the event loop, calls of users' functions, of targets and of the
-checkpoint storage, system calls on the disk, completed checkpoints."""
+checkpoint storage, those of them that write a savepoint, system calls on the disk, completed
+checkpoints."""
 
 Action: TypeAlias = Literal[
     "crash",  # everything that is not durable is gone, now; with the value "killed" what was
@@ -24,8 +28,10 @@ Action: TypeAlias = Literal[
     "cancel",  # the job's task is cancelled, as a second Ctrl-C does
     "stop",  # with a last checkpoint
     "checkpoint",  # asked for
-    "savepoint",  # asked for
+    "savepoint",  # asked for, in the mode `value`; None for that of the job
     "stop with savepoint",
+    "drain",  # a stop after which the job has finished for good
+    "begin from savepoint",  # the life begins from one, as the Beginning `value` says
     "take over",  # a second copy starts, and fences the first
     "mode",
     "interval",
@@ -76,13 +82,21 @@ _STEPS = (10, 100, 500)
 _SLOW = (0.0002, 0.002, 0.02, 0.3)
 
 
-def draw_plan(rnd: random.Random) -> Plan:
-    """Draw a plan: up to four crashes, and other faults and changes in between."""
+def draw_plan(rnd: random.Random, *, drains: bool = True) -> Plan:
+    """Draw a plan: up to four crashes, and other faults and changes in between.
+
+    `drains`: the job may be finished before its sources have given out everything."""
     crashes = rnd.choice((0, 1, 1, 1, 2, 2, 3, 4))
     faults = [_crash(rnd, life) for life in range(crashes)]
     for life in range(crashes + 1):
         faults += [_fault(rnd, life) for _ in range(rnd.choice((0, 0, 1, 2, 4)))]
         faults += [_change(rnd, life) for _ in range(rnd.choice((0, 1, 3, 6)))]
+        if drains and rnd.random() < 0.04:
+            faults.append(Fault(life, "step", _at(rnd, "step"), "drain"))
+    if rnd.random() < 0.2:
+        faults += _savepoints(rnd, crashes)
+    if rnd.random() < 0.1:
+        faults += _failing_stop(rnd, rnd.randint(0, crashes))
     if rnd.random() < 0.5:
         lives = [life for life in range(1, crashes + 1) if rnd.random() < 0.7]
         faults += [Fault(life, "step", 0, "rescale", rnd.randrange(1000)) for life in lives]
@@ -94,9 +108,44 @@ def last_life(plan: Plan) -> int:
     return max((fault.life for fault in plan), default=-1)
 
 
+def beginnings(plan: Plan) -> dict[int, Beginning]:
+    """The lives that begin from a savepoint."""
+    return {fault.life: fault.value for fault in plan if fault.action == "begin from savepoint"}
+
+
 def _at(rnd: random.Random, counter: Counter) -> int:
     """Early and late moments alike: what happens in the beginning is short, and matters."""
     return int(_LONGEST[counter] ** rnd.random())
+
+
+def _savepoints(rnd: random.Random, crashes: int) -> list[Fault]:
+    """A savepoint or two, and a life or two that begin from one."""
+    taken, begun = rnd.choice((1, 1, 2)), rnd.choice((1, 1, 1, 2))
+    return [
+        *(_savepoint(rnd, rnd.randint(0, crashes)) for _ in range(taken)),
+        *(_beginning(rnd, rnd.randint(1, crashes + 1)) for _ in range(begun)),
+    ]
+
+
+def _savepoint(rnd: random.Random, life: int) -> Fault:
+    action: Action = rnd.choice(("savepoint", "savepoint", "stop with savepoint"))
+    return Fault(life, "step", _at(rnd, "step"), action, rnd.choice((None, *EXACTLY_ONCE_MODES)))
+
+
+def _beginning(rnd: random.Random, life: int) -> Fault:
+    how: Beginning = (rnd.choice(("beside", "beside", "instead")), rnd.randrange(3))
+    return Fault(life, "step", 0, "begin from savepoint", how)
+
+
+def _failing_stop(rnd: random.Random, life: int) -> list[Fault]:
+    """A stop that fails when everything holds still for it, and the job must go on (P33)."""
+    mode = rnd.choice((None, *EXACTLY_ONCE_MODES))
+    action: Action = rnd.choice(("fail", "fail", "lose", "slow", "crash", "crash after"))
+    value = 0.3 if action == "slow" else None
+    return [
+        Fault(life, "step", _at(rnd, "step"), "stop with savepoint", mode),
+        Fault(life, "savepoint", 1, action, value),
+    ]
 
 
 def _crash(rnd: random.Random, life: int) -> Fault:

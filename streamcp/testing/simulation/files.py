@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from streamcp.storage.local import LocalStorage
 from streamcp.testing.simulation.disk import SimulatedDisk
 from streamcp.testing.simulation.disk_process import DiskProcess
 
-_CHECKPOINTS = Path("/checkpoints")
 _OUTPUT = Path("/output")
+_COMMITTED = ".jsonl"
 _ENOUGH = 1 << 40
 
 
@@ -24,9 +24,11 @@ class Files:
     def __init__(self, disk: SimulatedDisk) -> None:
         self.disk = disk
 
-    def storage(self, job: str, clock: Clock, process: DiskProcess) -> LocalStorage:
+    def storage(
+        self, directory: Path, job: str, clock: Clock, process: DiskProcess
+    ) -> LocalStorage:
         """Open the checkpoints of a job for a process."""
-        return LocalStorage(_CHECKPOINTS, job=job, clock=clock, files=process.files)
+        return LocalStorage(directory, job=job, clock=clock, files=process.files)
 
     def folder(self, sink: str) -> Path:
         """Where a file sink writes to."""
@@ -44,11 +46,18 @@ class Files:
         """The files as the next start finds them."""
         return Files(self.disk.crash(power_fails=power_fails))
 
-    def rows(self, sink: str) -> Iterator[Any]:
-        """The committed lines of a file sink."""
+    def committed(self) -> set[str]:
+        """The transactions that readers of file sinks see, without using the disk."""
+        output = f"{_OUTPUT}/"
+        paths = (Path(path) for path in self.disk.paths() if path.startswith(output))
+        return {path.stem for path in paths if path.suffix == _COMMITTED and path.name[0] != "."}
+
+    def rows(self, sink: str, is_own: Callable[[str], bool]) -> Iterator[Any]:
+        """The lines of a file sink in its committed transactions, as far as `is_own` wants them."""
         self.disk.plan()  # faults of the life that has ended are none of its reader's
         files = self.disk.process("reader").files
         for name in files.list_directory(self.folder(sink)):
-            if name.endswith(".jsonl") and not name.startswith("."):
+            is_committed = name.endswith(_COMMITTED) and not name.startswith(".")
+            if is_committed and is_own(name.removesuffix(_COMMITTED)):
                 content = files.read_file(self.folder(sink) / name) or b""
                 yield from map(orjson.loads, content.splitlines())

@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from streamcp.checkpoint.snapshot import Manifest
@@ -18,9 +19,11 @@ from streamcp.runners.life import JobLife
 from streamcp.storage import layout
 from streamcp.storage.contract import CheckpointStorage
 from streamcp.storage.reading import files_of
+from streamcp.testing.simulation.branches import existing
 from streamcp.testing.simulation.jobs import JobSpec, Rows, expected_rows
 from streamcp.testing.simulation.kinds_loop import is_back_edge
-from streamcp.testing.simulation.world import Life, Outside
+from streamcp.testing.simulation.output import Output
+from streamcp.testing.simulation.world import Life, World
 
 # What a slice may put out beyond the room that was free: a step's records may become several each.
 _EXPANSION = {
@@ -34,23 +37,27 @@ class Violation(Exception):
     """An invariant does not hold."""
 
 
-def check_output(spec: JobSpec, outside: Outside) -> None:
-    """I1, I2, I3: every sink has what the plain computation gives.
+def check_output(
+    spec: JobSpec, output: Output, read: Mapping[tuple[str, int], int] | None = None
+) -> None:
+    """I1, I2, I3: every sink has what the plain computation gives, of the records that were `read`
+    of each split; None for all.
 
     Exactly; but sinks that promise no more may have records more than once, and in an
     at-least-once job there may be anything beside what must be there."""
-    if outside.target.broken:
-        raise Violation(f"I2: {outside.target.broken[0]}")
-    expected = expected_rows(spec)
+    if output.broken is not None:
+        raise Violation(f"I2: {output.broken}")
+    expected = expected_rows(spec, read)
+    possible = expected if read is None else expected_rows(spec)
     for sink in spec.sinks:
-        rows, found = expected[sink.name], Counter(outside.rows(sink.name))
+        rows, found = expected[sink.name], Counter(output.rows(sink.name))
         too_many: Mapping[Any, int] = found - rows
         if spec.at_least_once:
             # What comes again is marked as early or late, so the tags are left out.
             rows, found = _untagged(rows), _untagged(found)
             too_many = {}
         elif sink.kind == "plain":
-            too_many = dict.fromkeys(found.keys() - rows, 1)
+            too_many = dict.fromkeys(found.keys() - possible[sink.name], 1)
         too_few = rows - found
         if too_many or too_few:
             raise Violation(
@@ -102,7 +109,8 @@ def check_files(life: Life, job: str) -> None:
     """I7: behind an undisturbed life every file belongs to a complete checkpoint, or to one that
     refers to it; and they can be read, the newest one whole (P2)."""
     files = life.outside.files
-    storage = files.storage(job, life.world.clock, files.disk.process("check"))
+    directory = life.branch.directory
+    storage = files.storage(directory, job, life.world.clock, files.disk.process("check"))
     try:
         completed = [one.checkpoint_id for one in storage.start_attempt().completed]
     except StreamcpError as error:
@@ -114,10 +122,23 @@ def check_files(life: Life, job: str) -> None:
     if damaged:
         raise Violation(f"P2: {damaged[0]}")
     for path in files.disk.paths():
+        if not Path(path).is_relative_to(directory):
+            continue
         if _unowned(path.split("/"), complete, needed):
             raise Violation(f"I7: {path} belongs to no complete checkpoint")
         if path.split("/")[-1].startswith("."):
             raise Violation(f"I7: {path} was left behind")
+
+
+def check_savepoints(world: World) -> None:
+    """P4: savepoints that were announced are there, and all that are there are whole."""
+    found = {savepoint.path: savepoint for savepoint in existing(world.outside.files)}
+    missing = sorted(world.savepoints.announced - found.keys())
+    if missing:
+        raise Violation(f"P4: savepoint {missing[0]} is gone")
+    for path, savepoint in found.items():
+        if damaged := savepoint.verify():
+            raise Violation(f"P4: savepoint {path} is not whole: {damaged[0]}")
 
 
 def _needed(storage: CheckpointStorage, completed: Iterable[int]) -> set[str]:

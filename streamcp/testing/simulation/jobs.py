@@ -277,14 +277,17 @@ def _input_ordered(step: Step, ordered: Mapping[str, bool]) -> bool:
 # ---- in plain Python
 
 
-def expected_rows(spec: JobSpec) -> dict[str, Rows]:
-    """What each sink gets, computed without streamcp: the reference of every run."""
+def expected_rows(
+    spec: JobSpec, read: Mapping[tuple[str, int], int] | None = None
+) -> dict[str, Rows]:
+    """What each sink gets, computed without streamcp: the reference of every run.
+
+    `read` says how many records of each split were read, if not all were."""
     lists: dict[tuple[str, str], list[Any]] = {}
     rows: dict[str, Rows] = {}
     for step in spec.steps:
         if step.kind == "source":
-            splits = range(step.options["splits"] or 1)
-            lists[step.name, "main"] = [r for split in splits for r in source_records(step, split)]
+            lists[step.name, "main"] = _read(step, read)
             continue
         records = [record for one in step.inputs for record in lists[one]]
         if step.kind not in SINKS:
@@ -300,6 +303,13 @@ def expected_rows(spec: JobSpec) -> dict[str, Rows]:
         else:
             rows[step.name] = Counter(map(as_row, records))
     return rows
+
+
+def _read(step: Step, read: Mapping[tuple[str, int], int] | None) -> list[Any]:
+    splits = {split: source_records(step, split) for split in range(step.options["splits"] or 1)}
+    if read is not None:
+        splits = {split: records[: read[step.name, split]] for split, records in splits.items()}
+    return [record for records in splits.values() for record in records]
 
 
 def is_sound(spec: JobSpec) -> bool:

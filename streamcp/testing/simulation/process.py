@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,13 @@ from streamcp.api.jobs import Job
 from streamcp.api.settings import merge_settings
 from streamcp.checkpoint.snapshot import Manifest
 from streamcp.config import JobSettings
-from streamcp.errors import CheckpointFailed, SettingsError, StreamcpError
+from streamcp.errors import SettingsError
 from streamcp.observability import events
 from streamcp.runners.handle import JobHandle
 from streamcp.runners.life import JobLife
 from streamcp.storage.reading import referenced_sizes
-from streamcp.testing.simulation.faults import Action, Fault
+from streamcp.testing.simulation.asking import Asking
+from streamcp.testing.simulation.faults import Fault
 from streamcp.testing.simulation.invariants import Violation, check_closed, check_manifest
 from streamcp.testing.simulation.storage import WatchedStorage
 from streamcp.testing.simulation.trace import event_text
@@ -30,15 +31,17 @@ Ending: TypeAlias = Literal[
 ]
 
 
-_SAVEPOINTS = Path("/savepoints")
-
-
 @dataclass(frozen=True)
 class Ended:
     """How a life ended; `error` is set if it failed."""
 
     how: Ending
     error: Exception | None = None
+
+    @property
+    def finished(self) -> bool:
+        """All input is worked off, now or earlier."""
+        return self.how in ("finished", "already_finished")
 
 
 class Process:
@@ -56,15 +59,16 @@ class Process:
         self.counts = counts
         self._copy = copy
         self._second: tuple[Process, asyncio.Task[Ended]] | None = None
-        storage = life.files.storage(job.name, life.world.clock, life.disk)
+        storage = life.files.storage(life.branch.directory, job.name, life.world.clock, life.disk)
         self.job = JobLife(
             job.graph,
             settings,
             job.types,
             clock=life.world.clock,
             storage=WatchedStorage(life, storage, self._look_at_manifest),
+            new_fork=lambda: life.branch.fork(next(life.world.forks)),
+            files=life.disk.files,
         )
-        self._asked: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> Ended:
         """Run to the end, and wait until nothing of it is left."""
@@ -72,18 +76,18 @@ class Process:
         loop = self.life.world.loop
         task = self.life.task = loop.create_task(self.job.run(), name="job")
         handle = JobHandle(self.job, task)
-        self.life.hands = lambda fault: self._act(handle, fault)
+        asking = Asking(self.life, handle)
+        self.life.hands = lambda fault: self._act(handle, asking, fault)
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:  # a second copy ends with the first
             task.cancel()
             await asyncio.wait([task])
             raise
-        for asked in self._asked:
-            asked.cancel()
-        if self._asked:
-            await asyncio.wait(self._asked)
-        return await self._ended_with_second(self._ended(task))
+        await asking.end()
+        ended = self._ended(task)
+        asking.check_ending(ended.how)
+        return await self._ended_with_second(ended)
 
     async def _ended_with_second(self, first: Ended) -> Ended:
         """Wait for the second copy, if there is one: how it ends is how the life ends."""
@@ -116,7 +120,7 @@ class Process:
 
     # ---- what is asked of the job
 
-    def _act(self, handle: JobHandle, fault: Fault) -> None:
+    def _act(self, handle: JobHandle, asking: Asking, fault: Fault) -> None:
         if fault.action == "mode":
             with suppress(SettingsError):  # an at-least-once job stays one
                 handle.set_mode(fault.value)
@@ -127,8 +131,7 @@ class Process:
         elif fault.action == "take over":
             self._take_over()
         else:
-            ask = _tolerant(lambda: _asked_of(handle, fault.action))
-            self._asked.add(self.life.world.loop.create_task(ask, name="asked"))
+            asking.ask(fault)
 
     def _take_over(self) -> None:
         """Start a second copy; a copy that has taken over itself is left alone."""
@@ -146,8 +149,14 @@ class Process:
             self.counts["restored in-flight records"] += event.in_flight_records
         if isinstance(event, events.CheckpointCompleted):
             self.life.hit("completed")
+        if isinstance(event, events.SavepointWritten) and self.life.survived is None:
+            self.life.world.savepoints.announced.add(Path(event.path))
 
     def _look_at_manifest(self, manifest: Manifest) -> None:
+        savepoints = self.life.world.savepoints
+        if savepoints.begun_from:
+            own = filter(self.life.branch.owns, self.life.outside.committed())
+            savepoints.completing(manifest, frozenset(own))
         referenced = referenced_sizes(manifest)
         self.counts["referenced files"] += len(referenced)
         self.counts["incremental checkpoints"] += any(referenced.values())
@@ -155,24 +164,6 @@ class Process:
             check_manifest(manifest)
         except Violation as error:
             self.life.violations.append(str(error))
-
-
-def _asked_of(handle: JobHandle, action: Action) -> Coroutine[Any, Any, Any]:
-    match action:
-        case "stop":
-            return handle.stop()
-        case "savepoint":
-            return handle.savepoint(_SAVEPOINTS)
-        case "stop with savepoint":
-            return handle.stop(savepoint=_SAVEPOINTS)
-        case _:
-            return handle.checkpoint()
-
-
-async def _tolerant(ask: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """A checkpoint or stop may fail, and so may the job meanwhile: that is seen elsewhere."""
-    with suppress(CheckpointFailed, StreamcpError):
-        await ask()
 
 
 def settings_of(job: Job) -> JobSettings:

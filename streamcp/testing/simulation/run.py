@@ -12,14 +12,15 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from streamcp.api.jobs import Job
 from streamcp.config import JobSettings
 from streamcp.runners.life import JobLife
 from streamcp.testing.loop import WaitsForever
 from streamcp.testing.simulation import invariants
-from streamcp.testing.simulation.faults import Plan, draw_plan, last_life
+from streamcp.testing.simulation.branches import Branch, begin, existing
+from streamcp.testing.simulation.faults import Plan, beginnings, draw_plan, last_life
 from streamcp.testing.simulation.invariants import Violation
 from streamcp.testing.simulation.jobs import (
     JobSpec,
@@ -29,9 +30,10 @@ from streamcp.testing.simulation.jobs import (
     with_parallelism_1,
 )
 from streamcp.testing.simulation.loop import StepLimit
+from streamcp.testing.simulation.output import Output
 from streamcp.testing.simulation.process import Ended, Process, settings_of
 from streamcp.testing.simulation.trace import Trace
-from streamcp.testing.simulation.world import Life, Outside, World
+from streamcp.testing.simulation.world import Life, World
 
 # Cycles are collected between runs only: when a collection comes would depend on the past.
 _RUNS_PER_COLLECTION = 50
@@ -48,7 +50,7 @@ class Subject(Protocol):
         """Raise Violation if something that must always hold does not."""
         ...
 
-    def check_output(self, outside: Outside) -> None:
+    def check_output(self, output: Output) -> None:
         """Raise Violation if the output of the finished job is not what it should be."""
         ...
 
@@ -57,10 +59,12 @@ class Subject(Protocol):
 class RandomJob:
     """A drawn job, compared with a computation in plain Python.
 
-    `is_rescaled` says that lives may have other parallelisms than those drawn."""
+    `is_rescaled` says that lives may have other parallelisms than those drawn, `is_drained` that
+    it may have been finished before its sources had given out everything."""
 
     spec: JobSpec
     is_rescaled: bool = False
+    is_drained: bool = False
 
     def __str__(self) -> str:
         """Its steps."""
@@ -76,10 +80,13 @@ class RandomJob:
         """I6."""
         invariants.check_queues(self.spec, job)
 
-    def check_output(self, outside: Outside) -> None:
-        """I1 to I3; what every subtask tells must come, where their number changes, from one."""
+    def check_output(self, output: Output) -> None:
+        """I1 to I3; what every subtask tells must come, where their number changes, from one.
+
+        What a drained job has read is what its last checkpoint says: a later run would read on
+        from there."""
         spec = with_parallelism_1(self.spec) if self.is_rescaled else self.spec
-        invariants.check_output(spec, outside)
+        invariants.check_output(spec, output, output.positions() if self.is_drained else None)
 
 
 @dataclass(frozen=True)
@@ -110,8 +117,12 @@ def draw_case(seed: int) -> Case:
     rnd = random.Random(f"case {seed}")
     job, plan = draw_job(rnd), draw_plan(rnd)
     job = replace(job, settings={**job.settings, "incremental": rnd.random() < 0.5})
-    is_rescaled = any(fault.action == "rescale" for fault in plan)
-    return Case(RandomJob(job, is_rescaled), plan, f"schedule {seed}")
+    return Case(_random_job(job, plan), plan, f"schedule {seed}")
+
+
+def _random_job(spec: JobSpec, plan: Plan) -> RandomJob:
+    actions = {fault.action for fault in plan}
+    return RandomJob(spec, "rescale" in actions, "drain" in actions)
 
 
 def run_seed(seed: int, trace: Trace | None = None) -> Outcome:
@@ -143,40 +154,91 @@ class _Run:
         self.world = world
         self.counts = counts
         self._undisturbed = last_life(case.plan) + 1
+        self._beginnings = beginnings(case.plan)
+        self._branch = Branch()
+        self._left: list[Branch] = []
+        world.savepoints.begun_from = bool(self._beginnings)
 
     async def run(self) -> None:
-        """Run until the job has finished, at the latest in a life without faults."""
-        for number in range(self._undisturbed + 1):
+        """Run until every job has finished, at the latest in a life without faults."""
+        number, error = 0, ""
+        while number <= self._undisturbed:
+            self._begin_from_savepoint(number)
             ended = await self._live(number)
-            self.counts[ended.how] += 1
-            if ended.how in ("finished", "already_finished"):
-                self.case.job.check_output(self.world.outside)
-                return
-        raise Violation(f"the job does not finish undisturbed: {ended.error or ended.how}")
+            error = "" if ended.finished else str(ended.error or ended.how)
+            number = self._next_life(number) if ended.finished else number + 1
+        for later, branch in enumerate(self._left):
+            self._branch = branch
+            ended = await self._live(number + later)
+            error = error or ("" if ended.finished else str(ended.error or ended.how))
+        if error:
+            raise Violation(f"the job does not finish undisturbed: {error}")
+
+    def _next_life(self, number: int) -> int:
+        """Behind a life that has finished the job: one that begins from a savepoint, if any does."""
+        if not existing(self.world.outside.files):
+            return self._undisturbed + 1
+        later = (life for life in self._beginnings if life > number)
+        return min(later, default=self._undisturbed + 1)
+
+    def _begin_from_savepoint(self, number: int) -> None:
+        beginning, files = self._beginnings.get(number), self.world.outside.files
+        if beginning is None:
+            return
+        branch = begin(beginning, self._branch, number, files, self.world.savepoints)
+        if branch is None:
+            return
+        self.counts[f"begun from a savepoint, {beginning[0]}"] += 1
+        if branch.directory != self._branch.directory:
+            self._left.append(self._branch)
+        self._branch = branch
 
     async def _live(self, number: int) -> Ended:
-        life = Life(self.world, number, self.case.plan)
+        life = Life(self.world, number, self.case.plan, self._branch)
         self.counts["rescaled"] += life.rescaling is not None
         job, settings = self.case.job.build(life)
-        process = Process(life, job, settings, self.counts, lambda: self._second_copy(number))
+        begins = self._begins(job.name)
+        process = Process(
+            life,
+            job,
+            replace(settings, **begins),
+            self.counts,
+            # Going back a second time would be what it was asked for.
+            None if begins.get("fresh") else lambda: self._second_copy(number),
+        )
         self.world.loop.look = lambda: self.case.job.check_running(process.job)
         ended = await process.run()
+        self.counts[ended.how] += 1
         life.say("life", f"{ended.how} {ended.error or ''}")
+        self._check_life(life, job.name)
+        if ended.finished:
+            self.case.job.check_output(Output(self.world.outside, self._branch, job.name))
+        return ended
+
+    def _begins(self, job: str) -> dict[str, Any]:
+        """What the start is told about the savepoint of its branch, if there is one."""
+        view = self._branch.log(self.world.outside.files, job)
+        if not self._branch.must_begin(view):
+            return {}
+        return {"restore": self._branch.origin, "fresh": self._branch.goes_back(view)}
+
+    def _check_life(self, life: Life, job: str) -> None:
         invariants.check_nothing_left(life)
         if life.violations:
             raise Violation(life.violations[0])
         life.end()
         if life.survived is not None:
             self.world.outside = life.survived
-        elif number == self._undisturbed:
-            invariants.check_files(life, job.name)
-        return ended
+        elif life.number >= self._undisturbed:
+            invariants.check_files(life, job)
+        invariants.check_savepoints(self.world)
 
     def _second_copy(self, number: int) -> Process:
         self.counts["taken over"] += 1
-        life = Life(self.world, number, (), beside=True)
+        life = Life(self.world, number, (), self._branch, beside=True)
         job, settings = self.case.job.build(life)
-        return Process(life, job, replace(settings, take_over=True), self.counts)
+        settings = replace(settings, take_over=True, **self._begins(job.name))
+        return Process(life, job, settings, self.counts)
 
 
 _runs = 0

@@ -54,6 +54,7 @@ class WatchedStorage:
         return self._life.call_storage(
             f"write savepoint {checkpoint_id}",
             lambda: self._storage.write_savepoint(checkpoint_id, target),
+            "savepoint",
         )
 
     def pin(self, checkpoint_id: int) -> None:

@@ -45,12 +45,13 @@ class Target:
         twin.broken = self.broken
         return twin
 
-    def records(self, sink: str) -> list[Any]:
-        """What a reader of committed data of one sink sees, and all of `plain`."""
+    def records(self, sink: str, is_own: Callable[[str], bool]) -> list[Any]:
+        """What a reader of one sink sees of the committed transactions that `is_own` wants, and all
+        of `plain`."""
         committed = [
             record
             for name, records in self.committed.items()
-            if name.split(".")[1] == sink
+            if name.split(".")[1] == sink and is_own(name)
             for record in records
         ]
         return committed + self.plain.get(sink, [])

@@ -8,11 +8,13 @@ call of a user's function, of a target or of the storage, and needs no help of w
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args
 
 from streamcp.errors import StorageError
+from streamcp.testing.simulation.branches import Branch, Savepoints
 from streamcp.testing.simulation.clock import SimulatedClock
 from streamcp.testing.simulation.disk import SimulatedDisk
 from streamcp.testing.simulation.disk_faults import DiskFault, Operation
@@ -39,9 +41,14 @@ class Outside:
         self.files = files
         self.target = target
 
-    def rows(self, sink: str) -> list[Any]:
-        """What a reader of committed data of a sink sees."""
-        return [*self.target.records(sink), *map(_as_tuple, self.files.rows(sink))]
+    def rows(self, sink: str, is_own: Callable[[str], bool]) -> list[Any]:
+        """What a reader of a sink sees of the committed transactions that `is_own` wants."""
+        own = self.target.records(sink, is_own)
+        return [*own, *map(_as_tuple, self.files.rows(sink, is_own))]
+
+    def committed(self) -> frozenset[str]:
+        """All transactions that readers see."""
+        return frozenset(self.files.committed()).union(self.target.committed)
 
     def crashed(self, *, power_fails: bool) -> Outside:
         """What a crash at this moment leaves behind."""
@@ -61,6 +68,8 @@ class World:
         self.clock = SimulatedClock(rnd, slowness=rnd.choice((0.0, 0.1, 1.0, 1.0)))
         self.loop = SimulatedLoop(rnd, self.clock, style=style, limit=STEP_LIMIT)
         self.outside = Outside(Files(SimulatedDisk(random.Random(f"{seed} disk"))), Target())
+        self.savepoints = Savepoints()
+        self.forks = itertools.count(1)
         self.trace = trace
         if trace is not None:
             trace.now = lambda: (self.clock.now, self.loop.steps)
@@ -76,13 +85,16 @@ class Life:
 
     `survived` is set by a crash: what the next life finds. `hands` is told of the faults that
     concern the job as a whole (stop, mode, ...). `rescaling` stands for other parallelisms; None
-    for those of the job. `opened` has what was opened and not yet closed,
-    `violations` what was seen where nothing could be raised."""
+    for those of the job. `branch` is the line of history that it goes on with. `opened` has
+    what was opened and not yet closed, `violations` what was seen where nothing could be raised."""
 
-    def __init__(self, world: World, number: int, plan: Plan, *, beside: bool = False) -> None:
+    def __init__(
+        self, world: World, number: int, plan: Plan, branch: Branch, *, beside: bool = False
+    ) -> None:
         """Begin; `beside` another life, it leaves the disk to that one's faults."""
         self.world = world
         self.number = number
+        self.branch = branch
         self.outside = world.outside
         self.survived: Outside | None = None
         self.task: asyncio.Task[Any] | None = None
@@ -220,10 +232,11 @@ class Life:
         self._after(name, fault)
         return result
 
-    def call_storage(self, name: str, call: Callable[[], T]) -> T:
-        """Call the checkpoint storage, from what would be a thread."""
+    def call_storage(self, name: str, call: Callable[[], T], *counters: Counter) -> T:
+        """Call the checkpoint storage, from what would be a thread; `counters` count it too."""
         self.say("storage", name)
-        fault = self.hit("storage")
+        faults = [self.hit(counter) for counter in ("storage", *counters)]
+        fault = next(filter(None, faults), None)
         if fault is not None and fault.action == "fail":
             raise StorageError(f"{name}: {fault}")
         if fault is not None and fault.action == "slow":
