@@ -199,7 +199,11 @@ def find_savepoints(directory: Path) -> list[StoredSavepoint]:
 
 
 def _remove(files: DurableFiles, path: Path) -> None:
-    for name in (layout.METADATA, layout.METADATA_DRAFT, layout.SAVEPOINT_DATA):
+    """The manifest goes first, durably: without it there is no savepoint, with it a damaged one."""
+    if files.exists(path / layout.METADATA):
+        files.remove_file(path / layout.METADATA)
+        files.sync_directory(path)
+    for name in (layout.METADATA_DRAFT, layout.SAVEPOINT_DATA):
         files.remove_file(path / name)
     files.remove_directory(path)
     files.sync_directory(path.parent)

@@ -18,6 +18,7 @@ from streamcp.file_system import LocalFileSystem
 from streamcp.storage.local import LocalStorage
 from streamcp.storage.savepoints import StoredSavepoint, find_savepoints
 from streamcp.testing.simulation.disk import SimulatedDisk
+from streamcp.testing.simulation.disk_faults import DiskFault
 from streamcp.testing.storage_checks import SECTIONS, complete_example
 
 JOB = "orders"
@@ -322,3 +323,38 @@ def test_power_failure_at_any_step_leaves_a_whole_savepoint_or_none(seed: int) -
             assert savepoint.is_unfinished()
             savepoint.delete()
             assert not files.exists(savepoint.path)
+
+
+def test_power_failure_while_a_failed_savepoint_is_removed_leaves_a_whole_one_or_none() -> None:
+    """Its manifest has its name already: what it needs must not go before that name has."""
+    for seed in range(20):
+        disk = SimulatedDisk(random.Random(seed))
+        storage = LocalStorage(Path("/checkpoints"), job=JOB, files=disk.process().files)
+        complete_example(storage, JOB, 1, storage.start_attempt().number)
+        in_savepoint = str(TARGET / "orders-1")
+        disk.plan(DiskFault("fsync", 4, effect="whole", path=in_savepoint))  # behind the rename
+        left: list[SimulatedDisk] = []
+        disk.before = lambda operation, disk=disk, left=left: left.append(disk.crash())  # type: ignore[misc]
+        with pytest.raises(StorageError):
+            storage.write_savepoint(1, TARGET)
+        check_whole_or_none([*left, disk.crash()])
+
+
+def test_power_failure_while_a_savepoint_is_deleted_leaves_a_whole_one_or_none() -> None:
+    for seed in range(20):
+        disk = SimulatedDisk(random.Random(seed))
+        storage = LocalStorage(Path("/checkpoints"), job=JOB, files=disk.process().files)
+        complete_example(storage, JOB, 1, storage.start_attempt().number)
+        storage.write_savepoint(1, TARGET)
+        left: list[SimulatedDisk] = []
+        disk.before = lambda operation, disk=disk, left=left: left.append(disk.crash())  # type: ignore[misc]
+        lives_on_here, _ = lives_on(disk)
+        lives_on_here.delete()
+        check_whole_or_none([*left, disk.crash()])
+
+
+def check_whole_or_none(disks: list[SimulatedDisk]) -> None:
+    for disk in disks:
+        savepoint, _ = lives_on(disk)
+        if savepoint.exists():
+            assert savepoint.verify() == []
