@@ -83,9 +83,9 @@ def _load(words: Sequence[str]) -> tuple[Any, dict[str, Any]]:
 
 
 @lru_cache(maxsize=1)
-def _subject(words: Sequence[str], limit: int) -> UserJob:
+def _subject(words: Sequence[str], limit: int, rescale: bool) -> UserJob:
     """The user's job, and what an undisturbed run of it puts out."""
-    subject = UserJob(_load(words)[0], limit=limit)
+    subject = UserJob(_load(words)[0], limit=limit, rescale=rescale)
     try:
         learn_output(subject)
     except Violation as error:  # what the job does, and no invariant of the framework
@@ -93,20 +93,20 @@ def _subject(words: Sequence[str], limit: int) -> UserJob:
     return subject
 
 
-def _user_case(words: Sequence[str], limit: int, seed: int) -> Case:
-    return draw_user_case(_subject(words, limit), seed)
+def _user_case(words: Sequence[str], limit: int, rescale: bool, seed: int) -> Case:
+    return draw_user_case(_subject(words, limit, rescale), seed)
 
 
-def _run_user_seed(words: Sequence[str], limit: int, seed: int) -> Outcome:
+def _run_user_seed(words: Sequence[str], limit: int, rescale: bool, seed: int) -> Outcome:
     """In whichever process: the job is loaded there."""
-    return run_case(_user_case(words, limit, seed))
+    return run_case(_user_case(words, limit, rescale, seed))
 
 
 def _run(words: Sequence[str], asked: Options, stdout: TextIO) -> int:
     run: Run = run_seed
     if words:
-        _subject(words, asked.limit)  # what is wrong with the job shows here, once
-        run = partial(_run_user_seed, words, asked.limit)
+        _subject(words, asked.limit, asked.rescale)  # what is wrong with the job shows here, once
+        run = partial(_run_user_seed, words, asked.limit, asked.rescale)
     clock = SystemClock()
     started, counts, failed = clock.monotonic(), Counter[str](), dict[int, str]()
     with closing(run_seeds(run, asked.seeds, jobs=asked.jobs)) as results:
@@ -134,7 +134,9 @@ def _shown(words: Sequence[str], asked: Options, failed: dict[int, str]) -> Fail
     if not failed and not asked.replay:
         return None
     seed = min(failed, default=asked.seeds[0])
-    case = _user_case(words, asked.limit, seed) if words else draw_case(seed)
+    case = draw_case(seed)
+    if words:
+        case = _user_case(words, asked.limit, asked.rescale, seed)
     if not asked.replay:
         case = shrink(case, lambda smaller: run_case(smaller).failure is not None)
     trace = Trace()

@@ -25,6 +25,7 @@ _NUMBERS = (
 )
 _SWITCHES = (
     ("random_jobs", "Simulate jobs that are drawn at random, instead of JOB."),
+    ("keep_parallelism", "Never change the parallelism of the steps of JOB at a restart."),
     ("until_fail", "Stop at the first seed that fails."),
     ("json", "Print one JSON document to stdout, and nothing else there."),
     ("traceback", "Show errors with the framework's own traceback."),
@@ -40,6 +41,7 @@ class Options:
     until_fail: bool
     jobs: int
     limit: int
+    rescale: bool
     json: bool
 
 
@@ -75,5 +77,6 @@ def options_of(values: Mapping[str, Any]) -> Options:
         until_fail=bool(values.get("until_fail")),
         jobs=min(values.get("jobs") or os.cpu_count() or 1, count) if replay is None else 1,
         limit=values.get("limit") or DEFAULT_LIMIT,
+        rescale=not values.get("keep_parallelism"),
         json=bool(values.get("json")),
     )

@@ -21,18 +21,23 @@ _LINES = 200
 
 
 def simulate(
-    make: Callable[[], Job], *, seeds: Iterable[int] = range(50), limit: int = DEFAULT_LIMIT
+    make: Callable[[], Job],
+    *,
+    seeds: Iterable[int] = range(50),
+    limit: int = DEFAULT_LIMIT,
+    rescale: bool = True,
 ) -> None:
     """Run the job that `make` gives under the schedule, crashes and faults of each seed.
 
     Its sinks record instead of writing, its sources and services are replaced by the fakes that
     `Job(fakes=...)` names; a source without one gives out `limit` records. Every run must have the
     output of an undisturbed run, in any order: exactly for sinks that are exactly once, at least
-    for others.
+    for others. A call of a user's function fails now and then, where the job survives that; with
+    `rescale` the job goes on under other parallelisms behind some crashes, where its steps allow it.
 
     Raises AssertionError for the first seed that fails, with a small case that fails alike and
     what happened in it; also if the job fails undisturbed. Call it outside of any event loop."""
-    subject = UserJob(make, limit=limit)
+    subject = UserJob(make, limit=limit, rescale=rescale)
     try:
         learn_output(subject)
     except Violation as error:

@@ -15,6 +15,7 @@ from streamcp.testing.simulation.files import Files
 from streamcp.testing.simulation.kinds import Hooks, Step, common
 from streamcp.testing.simulation.records import AnyItem, Item, Loose, as_row
 from streamcp.testing.simulation.targets import (
+    Call,
     Effect,
     PlainSink,
     StagedSink,
@@ -62,6 +63,11 @@ def draw_source(rnd: random.Random, *, first: bool, longest: int) -> dict[str, A
         "waits": rnd.choice((0, 0, 1, 7)),
         "loose": rnd.random() < 0.3,
     }
+
+
+def draw_sink(rnd: random.Random) -> dict[str, Any]:
+    """Draw how long each call of the target takes, in seconds."""
+    return {"call": rnd.choice((0, 0, 0, 0, 0.001, 0.005))}
 
 
 def source_records(step: Step, split: int) -> list[Any]:
@@ -114,12 +120,18 @@ def _divided(step: Step, ends: Ends) -> Any:
     return source(splits=lambda: list(range(splits)), batches=True)(read)()
 
 
+async def _slow_call(call: Call, seconds: float, name: str, effect: Effect) -> Any:
+    if seconds:
+        await asyncio.sleep(seconds)
+    return await call(name, effect)
+
+
 def build_sink(step: Step, stream: Any, ends: Ends) -> None:
     """Write a stream as plain values."""
     rows = stream.map(as_row, parallelism=step.parallelism)
     if step.kind == "files":
         open_sink: Any = partial(JsonLines, ends.files.folder(step.name), files=ends.disk.files)
     else:
-        make = _SIMULATED[step.kind]
-        open_sink = partial(make, ends.target, step.name, ends.call_target, ends.opened)
+        call = partial(_slow_call, ends.call_target, step.options["call"])
+        open_sink = partial(_SIMULATED[step.kind], ends.target, step.name, call, ends.opened)
     rows.sink(open_sink, **common(step))

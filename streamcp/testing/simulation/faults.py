@@ -70,7 +70,7 @@ _LONGEST: dict[Counter, int] = {
     "target": 40,
     "storage": 40,
     "disk": 300,
-    "completed": 8,
+    "completed": 20,
 }
 # A crash behind a checkpoint shows all that is wrong in it; most others come before any or long
 # after the last, and show only that the job starts again.
@@ -82,22 +82,33 @@ _STEPS = (10, 100, 500)
 _SLOW = (0.0002, 0.002, 0.02, 0.3)
 
 
-def draw_plan(rnd: random.Random, *, drains: bool = True) -> Plan:
-    """Draw a plan: up to four crashes, and other faults and changes in between.
+@dataclass(frozen=True)
+class Emphasis:
+    """What of a plan is drawn more often: how many crashes, at which counts, and how many of the
+    lives behind them have other parallelisms (one of all plans in `rescaled`).
 
     `drains`: the job may be finished before its sources have given out everything."""
-    crashes = rnd.choice((0, 1, 1, 1, 2, 2, 3, 4))
-    faults = [_crash(rnd, life) for life in range(crashes)]
+
+    crashes: tuple[int, ...] = (0, 1, 1, 1, 2, 2, 3, 4)
+    crash_at: tuple[Counter, ...] = _CRASHES
+    rescaled: float = 0.5
+    drains: bool = True
+
+
+def draw_plan(rnd: random.Random, emphasis: Emphasis = Emphasis()) -> Plan:
+    """Draw a plan: some crashes, and other faults and changes in between."""
+    crashes = rnd.choice(emphasis.crashes)
+    faults = [_crash(rnd, life, emphasis.crash_at) for life in range(crashes)]
     for life in range(crashes + 1):
         faults += [_fault(rnd, life) for _ in range(rnd.choice((0, 0, 1, 2, 4)))]
         faults += [_change(rnd, life) for _ in range(rnd.choice((0, 1, 3, 6)))]
-        if drains and rnd.random() < 0.04:
+        if emphasis.drains and rnd.random() < 0.04:
             faults.append(Fault(life, "step", _at(rnd, "step"), "drain"))
     if rnd.random() < 0.2:
         faults += _savepoints(rnd, crashes)
     if rnd.random() < 0.1:
         faults += _failing_stop(rnd, rnd.randint(0, crashes))
-    if rnd.random() < 0.5:
+    if rnd.random() < emphasis.rescaled:
         lives = [life for life in range(1, crashes + 1) if rnd.random() < 0.7]
         faults += [Fault(life, "step", 0, "rescale", rnd.randrange(1000)) for life in lives]
     return tuple(faults)
@@ -148,8 +159,8 @@ def _failing_stop(rnd: random.Random, life: int) -> list[Fault]:
     ]
 
 
-def _crash(rnd: random.Random, life: int) -> Fault:
-    counter = rnd.choice(_CRASHES)
+def _crash(rnd: random.Random, life: int, counters: tuple[Counter, ...]) -> Fault:
+    counter = rnd.choice(counters)
     action: Action = "crash"
     if counter in ("target", "storage"):
         action = rnd.choice(("crash", "crash after"))
@@ -161,7 +172,7 @@ def _fault(rnd: random.Random, life: int) -> Fault:
     if rnd.random() < 0.3:
         return _disk_fault(rnd, life)
     counter: Counter = rnd.choice(("user", "user", "target", "target", "storage", "storage"))
-    action: Action = "fail"
+    action: Action = rnd.choice(("fail", "lose"))
     if counter != "user":
         action = rnd.choice(("fail", "lose", "slow", "slow"))
     value = rnd.choice(_SLOW) if action == "slow" else None

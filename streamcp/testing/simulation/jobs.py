@@ -1,6 +1,7 @@
-"""Random jobs as plain data: drawn from a seed, built for each life, computed in plain Python.
+"""Random jobs as plain data: built for each life, computed in plain Python.
 
-A drawn job can be printed, and made smaller by leaving steps out.
+A drawn job can be printed, and made smaller by leaving steps out. How one is drawn is told in
+`drawing`.
 """
 
 from __future__ import annotations
@@ -13,17 +14,16 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from streamcp.api.jobs import Job
-from streamcp.config import EXACTLY_ONCE_MODES, MODES, Checkpoints, Restart
+from streamcp.config import Checkpoints, Restart
 from streamcp.testing.simulation import kinds, kinds_keyed, kinds_loop, kinds_two_inputs
 from streamcp.testing.simulation.ends import (
     SINKS,
     Ends,
     build_sink,
     build_source,
-    draw_source,
     source_records,
 )
-from streamcp.testing.simulation.kinds import Exchange, Kind, Step
+from streamcp.testing.simulation.kinds import Kind, Step
 from streamcp.testing.simulation.kinds_two_inputs import TwoInputs
 from streamcp.testing.simulation.records import Item, Loose, as_row
 
@@ -76,95 +76,6 @@ class JobSpec:
         return [step for step in self.steps if step.kind in SINKS]
 
 
-# ---- drawing
-
-
-def draw_job(rnd: random.Random) -> JobSpec:
-    """Draw a job: mostly a small one, since a small one shows most bugs, and sooner."""
-    return _Drawing(rnd).draw()
-
-
-class _Drawing:
-    def __init__(self, rnd: random.Random) -> None:
-        self.rnd = rnd
-        self.longest = rnd.choice((4, 8, 8, 15, 30))
-        self.settings = draw_settings(rnd)
-        self.steps: list[Step] = []
-        self.parallelism: dict[str, int] = {}
-
-    def draw(self) -> JobSpec:
-        rnd = self.rnd
-        stream = [self._source()]
-        for _ in range(rnd.choice((0, 1, 2, 2, 3, 3, 4, 5))):
-            if rnd.random() < 0.2:
-                stream.append(self._source())
-            stream = self._step(stream)
-            if rnd.random() < 0.15:
-                self._sink(stream)
-        self._sink(stream)
-        if any(step.kind == "loop" for step in self.steps):
-            self.settings["max_concurrent"] = 1
-        return JobSpec(tuple(self.steps), self.settings)
-
-    def _add(self, kind: str, inputs: list[tuple[str, str]], exchange: Exchange, **o: Any) -> Step:
-        rnd, name = self.rnd, f"{kind}{len(self.steps) + 1}"
-        parallelism = rnd.choice((1, 1, 2, 3))
-        if exchange == "forward" and inputs:
-            parallelism = self.parallelism[inputs[0][0]]
-        step = Step(kind, name, tuple(inputs), exchange, parallelism, o)
-        self.parallelism[name] = parallelism
-        self.steps.append(step)
-        return step
-
-    def _source(self, **fixed: Any) -> tuple[str, str]:
-        options = draw_source(self.rnd, first=not self.steps, longest=self.longest) | fixed
-        step = self._add("source", [], "rebalance", **options)
-        if not options["splits"]:
-            self.steps[-1] = replace(step, parallelism=1)
-            self.parallelism[step.name] = 1
-        return step.name, "main"
-
-    def _step(self, stream: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        rnd = self.rnd
-        (kind,) = rnd.choices([*KINDS], [one.weight for one in KINDS.values()])
-        exchange: Exchange = "forward"
-        if KINDS[kind].keyed:
-            exchange = "key"
-        elif len(stream) > 1 or rnd.random() < 0.25:
-            exchange = "rebalance"
-        second = self._second(kind, stream)
-        step = self._add(kind, stream, exchange, **KINDS[kind].draw(rnd))
-        if second:
-            step = self.steps[-1] = replace(step, second=tuple(second))
-        return self._outputs(step)
-
-    def _second(self, kind: str, stream: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """What comes by the second input of a kind that has one: a source of its own, or the
-        stream of the first."""
-        drawn = KINDS[kind]
-        if not isinstance(drawn, TwoInputs):
-            return []
-        if drawn.broadcast:
-            return [self._source(splits=0)]
-        return stream if self.rnd.random() < 0.5 else [self._source()]
-
-    def _outputs(self, step: Step) -> list[tuple[str, str]]:
-        """What goes on: the main output; another one ends in a sink, or joins in again."""
-        main, others = (step.name, "main"), outputs_of(step) - {"main"}
-        for other in sorted(others):
-            if other == "no" and self.rnd.random() < 0.6:
-                return [main, (step.name, other)]
-            self._sink([(step.name, other)])
-        return [main]
-
-    def _sink(self, stream: list[tuple[str, str]]) -> None:
-        forward = len(stream) == 1 and self.rnd.random() < 0.4
-        # What every subtask tells comes several times.
-        repeated = self.settings["mode"] == "at_least_once" or stream[0][1] == "told"
-        kinds = ("plain",) if repeated else SINKS
-        self._add(self.rnd.choice(kinds), stream, "forward" if forward else "rebalance")
-
-
 def outputs_of(step: Step) -> set[str]:
     """The outputs that a step has."""
     if step.kind not in KINDS:
@@ -190,27 +101,6 @@ def rescaled(spec: JobSpec, seed: int) -> JobSpec:
 def with_parallelism_1(spec: JobSpec) -> JobSpec:
     """The same job with one subtask per step."""
     return replace(spec, steps=tuple(replace(step, parallelism=1) for step in spec.steps))
-
-
-def draw_settings(rnd: random.Random) -> dict[str, Any]:
-    """Draw checkpoints, capacity and restart delay."""
-    # A job all of whose checkpoints expire must not fail by that, again and again.
-    timeout, tolerable = rnd.choice((("10m", None), ("10m", None), ("10m", 1), ("30ms", None)))
-    settings = {
-        "every": rnd.choice((None, "1ms", "1ms", "2ms", "5ms", "20ms")),
-        "mode": rnd.choice((*EXACTLY_ONCE_MODES, *EXACTLY_ONCE_MODES, "adaptive", *MODES)),
-        "alignment_timeout": rnd.choice(("0s", "1ms", "3ms", "20ms")),
-        "predict": rnd.random() < 0.5,
-        "retain": rnd.choice((1, 2, 5)),
-        "max_in_flight_bytes": rnd.choice((None, None, 2000)),
-        "timeout": timeout,
-        "min_pause": rnd.choice(("0s", "0s", "3ms")),
-        "tolerable_failures": tolerable,
-        "channel_capacity": rnd.choice((1, 2, 5, 20, 50)),
-        "delay": rnd.choice(("0s", "2ms")),
-    }
-    overlap = settings["mode"] == "aligned" and settings["min_pause"] == "0s"
-    return settings | {"max_concurrent": rnd.choice((1, 2, 3)) if overlap else 1}
 
 
 # ---- building

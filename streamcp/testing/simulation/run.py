@@ -20,12 +20,12 @@ from streamcp.runners.life import JobLife
 from streamcp.testing.loop import WaitsForever
 from streamcp.testing.simulation import invariants
 from streamcp.testing.simulation.branches import Branch, begin, existing
+from streamcp.testing.simulation.drawing import THEMES, draw_job
 from streamcp.testing.simulation.faults import Plan, beginnings, draw_plan, last_life
 from streamcp.testing.simulation.invariants import Violation
 from streamcp.testing.simulation.jobs import (
     JobSpec,
     build,
-    draw_job,
     rescaled,
     with_parallelism_1,
 )
@@ -115,7 +115,8 @@ class Outcome:
 def draw_case(seed: int) -> Case:
     """Draw a random job and a plan."""
     rnd = random.Random(f"case {seed}")
-    job, plan = draw_job(rnd), draw_plan(rnd)
+    theme = rnd.choice(THEMES)
+    job, plan = draw_job(rnd, theme), draw_plan(rnd, theme.plan)
     job = replace(job, settings={**job.settings, "incremental": rnd.random() < 0.5})
     return Case(_random_job(job, plan), plan, f"schedule {seed}")
 

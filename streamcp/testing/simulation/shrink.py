@@ -31,6 +31,7 @@ _PLAIN = {
     "tolerable_failures": None,
     "delay": "0s",
 }
+_PLAIN_OPTIONS = {"splits": 0, "waits": 0, "wait": "none", "concurrency": 1, "call": 0}
 
 
 def shrink(case: Case, fails: Fails, *, budget: int = BUDGET) -> Case:
@@ -127,7 +128,7 @@ def _simpler(step: Step) -> Iterator[Step]:
     if step.kind == "source" and options["count"] > 1:
         yield replace(step, options={**options, "count": options["count"] // 2})
         yield replace(step, options={**options, "count": options["count"] - 1})
-    for name, plain in (("splits", 0), ("waits", 0), ("wait", "none"), ("concurrency", 1)):
+    for name, plain in _PLAIN_OPTIONS.items():
         if options.get(name, plain) != plain:
             yield replace(step, options={**options, name: plain})
     if options.get("splits"):

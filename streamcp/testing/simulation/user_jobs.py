@@ -7,6 +7,7 @@ with that of an undisturbed run.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import random
 from collections import Counter
@@ -21,14 +22,16 @@ from streamcp.compare.limits import Quota, limited
 from streamcp.compare.recording import json_value
 from streamcp.config import Checkpoints, JobSettings, Restart
 from streamcp.errors import DefinitionError
-from streamcp.graph.logical import Node
+from streamcp.graph.logical import LogicalGraph, Node
 from streamcp.operators.steps import Call, SinkStep, SourceStep
 from streamcp.runners.life import JobLife
-from streamcp.testing.simulation.faults import draw_plan
+from streamcp.testing.simulation.faults import Emphasis, draw_plan
 from streamcp.testing.simulation.invariants import Violation, some
 from streamcp.testing.simulation.output import Output
 from streamcp.testing.simulation.run import Case, run_case
 from streamcp.testing.simulation.targets import PlainSink, StagedSink, TransactionalSink
+from streamcp.testing.simulation.user_functions import with_faults
+from streamcp.testing.simulation.user_parallelism import change_parallelism
 from streamcp.testing.simulation.world import Life
 
 DEFAULT_LIMIT = 100
@@ -47,10 +50,13 @@ class UserJob:
 
     The first run that finishes says what the output is: let it be an undisturbed one."""
 
-    def __init__(self, make: Callable[[], Job], *, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(
+        self, make: Callable[[], Job], *, limit: int = DEFAULT_LIMIT, rescale: bool = True
+    ) -> None:
+        """`rescale`: lives may have other parallelisms than the job, where its steps allow that."""
         self._make = make
         self._limit = limit
-        self._originals: dict[Node, tuple[Any, str | None]] = {}
+        self._rescale = rescale
         self._sinks: dict[str, str] = {}
         self._at_least_once = False
         self.expected: dict[str, Counter[bytes]] | None = None
@@ -61,13 +67,15 @@ class UserJob:
 
     def build(self, life: Life) -> tuple[Job, JobSettings]:
         """Make the job of one life; raises DefinitionError for a fake of no source or service."""
-        job = self._make()
+        job = copy.copy(self._make())
+        # The same job may be made every time, and two lives of it may run at once.
+        job.graph = _copied(job.graph)
         nodes = job.graph.nodes
-        for node in nodes:
-            node.spec, node.name = self._originals.setdefault(node, (node.spec, node.name))
         _check_fakes(job)
         for node in nodes:
             self._stand_in(job, node, life)
+        if self._rescale and life.rescaling is not None:
+            change_parallelism(nodes, job.graph.max_parallelism, life.rescaling)
         settings = simulated_settings(job)
         job.validate(settings)
         self._at_least_once = _mode(settings) == "at_least_once"
@@ -85,8 +93,10 @@ class UserJob:
             self._sinks[node.label] = kind
             make = partial(_SINKS[kind], life.target, node.label, life.call_target)
             node.spec = dataclasses.replace(spec, open=partial(make, life.opened), kind=kind)
-        elif isinstance(spec, Call) and spec.uses is not None:
-            node.spec = dataclasses.replace(spec, uses=job.fakes.get(spec.uses, spec.uses))
+        else:
+            if isinstance(spec, Call) and spec.uses is not None:
+                spec = dataclasses.replace(spec, uses=job.fakes.get(spec.uses, spec.uses))
+            node.spec = with_faults(spec, node.label, life)
 
     def check_running(self, job: JobLife) -> None:
         """Nothing: how much a step puts out at once is the user's business."""
@@ -110,6 +120,16 @@ class UserJob:
         too_few = expected - found
         if too_many or too_few:
             raise Violation(f"I1: {name} has {some(too_many)} too many, {some(too_few)} too few")
+
+
+def _copied(graph: LogicalGraph) -> LogicalGraph:
+    copies = {node: dataclasses.replace(node) for node in graph.nodes}
+    for node in copies.values():
+        node.inputs = tuple(
+            dataclasses.replace(connection, node=copies[connection.node])
+            for connection in node.inputs
+        )
+    return dataclasses.replace(graph, nodes=[*copies.values()])
 
 
 def _lines(records: list[Any]) -> Counter[bytes]:
@@ -155,7 +175,6 @@ def learn_output(subject: UserJob) -> None:
 
 
 def draw_user_case(subject: UserJob, seed: int) -> Case:
-    """Draw what goes wrong, and a schedule. Nothing fails inside the user's functions: crashes at
-    their turns of the event loop do as well."""
+    """Draw what goes wrong, and a schedule."""
     rnd = random.Random(f"case {seed}")
-    return Case(subject, draw_plan(rnd, drains=False), f"schedule {seed}")
+    return Case(subject, draw_plan(rnd, Emphasis(drains=False)), f"schedule {seed}")

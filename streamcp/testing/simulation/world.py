@@ -68,6 +68,7 @@ class World:
         self.clock = SimulatedClock(rnd, slowness=rnd.choice((0.0, 0.1, 1.0, 1.0)))
         self.loop = SimulatedLoop(rnd, self.clock, style=style, limit=STEP_LIMIT)
         self.outside = Outside(Files(SimulatedDisk(random.Random(f"{seed} disk"))), Target())
+        self.user_seconds = rnd.choice((0.0, 0.0, 0.0, 0.0002, 0.001))
         self.savepoints = Savepoints()
         self.forks = itertools.count(1)
         self.trace = trace
@@ -210,12 +211,17 @@ class Life:
         return self.outside.files
 
     def user(self, name: str, record: Any) -> None:
-        """A user's function is called."""
-        if self.world.trace is not None:
-            self.say("call", f"{name} {record}")
-        fault = self.hit("user")
+        """A user's function is called; may raise."""
+        fault = self.called(name, record)
         if fault is not None:
             raise InjectedFailure(f"{name}: {fault}")
+
+    def called(self, name: str, record: Any) -> Fault | None:
+        """A user's function is called: return what is to happen to it."""
+        if self.world.trace is not None:
+            self.say("call", f"{name} {record}")
+        self.world.clock.advance(self.world.user_seconds)
+        return self.hit("user")
 
     async def call_target(self, name: str, effect: Effect) -> Any:
         """Call a target: takes effect at once, late, or twice (once more by who asks again)."""

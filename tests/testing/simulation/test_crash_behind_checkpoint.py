@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from streamcp.testing.simulation.drawing import draw_job
 from streamcp.testing.simulation.faults import Fault
-from streamcp.testing.simulation.jobs import draw_job
 from streamcp.testing.simulation.run import Case, RandomJob, run_case
 from streamcp.testing.simulation.trace import Trace
 
