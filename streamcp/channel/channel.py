@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from streamcp.elements import Batch, CheckpointBarrier, Element
 from streamcp.identifiers import ChannelId
@@ -175,3 +175,7 @@ class Channel:
         """Put a restored batch into the queue. It may exceed the capacity (rule I6)."""
         self.occupied += len(batch.values)
         self._queue.append(batch)
+
+
+NewChannel: TypeAlias = Callable[[ChannelId, int], Channel]
+"""Makes an empty channel for so many records: `Channel`, or a test's own kind of it."""

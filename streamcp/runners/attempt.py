@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from streamcp.channel.channel import Channel, NewChannel
 from streamcp.clock import Clock
 from streamcp.config import JobSettings
 from streamcp.coordinator.coordinator import Coordinator
@@ -51,6 +52,7 @@ class Prepared:
     restorable: Restorable | None
     fork: str = ""
     forks: tuple[str, ...] = ("",)
+    new_channel: NewChannel = Channel
 
 
 class Attempt:
@@ -101,8 +103,14 @@ class Attempt:
             snapshots = SnapshotWriter(context, self._prepared.storage)
             work_list = BarrierWorkList(context, snapshots)
             plan = self._prepared.plan
-            capacity = self._prepared.settings.channel_capacity
-            self.subtasks = wire(plan, context, snapshots, work_list, capacity)
+            self.subtasks = wire(
+                plan,
+                context,
+                snapshots,
+                work_list,
+                self._prepared.settings.channel_capacity,
+                self._prepared.new_channel,
+            )
             replay = Replay(self.subtasks, plan.downstream())
             self._restore(replay)
             await self._open_sinks(stack)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from streamcp.channel.channel import Channel, NewChannel
 from streamcp.checkpoint.mode_policy import refused_switch
 from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.clock import Clock, SystemClock
@@ -63,11 +64,12 @@ class JobLife:
         storage: CheckpointStorage | None = None,
         new_fork: Callable[[], str] = new_fork,
         files: DurableFiles = LOCAL_FILES,
+        new_channel: NewChannel = Channel,
     ) -> None:
         """Prepare; nothing is touched before `run`.
 
         `new_fork` makes a name that no other job's transactions have (rule P30); a savepoint to
-        begin from is read from `files`."""
+        begin from is read from `files`. Every channel is made by `new_channel`."""
         self.job = graph.job
         self.log = events.EventLog()
         self._settings = settings
@@ -80,6 +82,7 @@ class JobLife:
         self._storage = storage
         self._new_fork = new_fork
         self._files = files
+        self._new_channel = new_channel
         self._fork = ""
         self._attempt: Attempt | None = None
         self._state: JobState = "starting"
@@ -346,6 +349,7 @@ class JobLife:
             restorable,
             stored.fork,
             stored.forks,
+            self._new_channel,
         )
 
     def _read(self) -> tuple[StoredAttempt, Restorable | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from streamcp.channel.channel import UNLIMITED, Channel
+from streamcp.channel.channel import UNLIMITED, Channel, NewChannel
 from streamcp.channel.input_gate import InputGate
 from streamcp.channel.loop_gate import LoopGate
 from streamcp.channel.output_gate import (
@@ -44,10 +44,11 @@ def wire(
     snapshots: SnapshotWriter,
     work_list: BarrierWorkList,
     capacity: int,
+    new_channel: NewChannel = Channel,
 ) -> list[Subtask]:
     """Make every subtask of the plan, senders before receivers, and attach the work list."""
     channels = {
-        channel_id: Channel(channel_id, UNLIMITED if edge.is_back else capacity)
+        channel_id: new_channel(channel_id, UNLIMITED if edge.is_back else capacity)
         for edge, channel_id in plan.channels()
     }
     ports = {channel_id: edge.connection.port for edge, channel_id in plan.channels()}

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from streamcp.api.jobs import Job
+from streamcp.channel.channel import Channel, NewChannel
 from streamcp.runners.handle import JobHandle, JobResult
 from streamcp.runners.life import JobLife
 from streamcp.storage.contract import CheckpointStorage
@@ -40,15 +41,28 @@ class VirtualRuns:
             self._loop.close_all()
 
     def start(
-        self, job: Job, *, storage: CheckpointStorage | None = None, **arguments: Any
+        self,
+        job: Job,
+        *,
+        storage: CheckpointStorage | None = None,
+        channels: NewChannel = Channel,
+        **arguments: Any,
     ) -> tuple[JobHandle, asyncio.Task[JobResult]]:
         """Start `job` as `job.start(**arguments)` does; call it from `main`.
 
-        `storage` is used instead of the directory of `Checkpoints(to=...)`.
+        `storage` is used instead of the directory of `Checkpoints(to=...)`; every channel is made
+        by `channels`.
         Raises BuildError or SettingsError."""
         settings = job.settings(**arguments)
         job.validate(settings)
-        life = JobLife(job.graph, settings, job.types, clock=self.clock, storage=storage)
+        life = JobLife(
+            job.graph,
+            settings,
+            job.types,
+            clock=self.clock,
+            storage=storage,
+            new_channel=channels,
+        )
         task = self._loop.create_task(life.run(), name=f"job {job.name}")
         return JobHandle(life, task), task
 
@@ -62,7 +76,7 @@ def run_job(
     **arguments: Any,
 ) -> JobResult | None:
     """Run `job` in virtual time until it ends, and return its result; arguments as `job.run`, and
-    `storage` to be used instead of a directory.
+    `storage` to be used instead of a directory, and `channels` (see `failing.failing_channels`).
 
     `use(handle)` acts on the running job. What it raises ends the job at once, as a kill does, and
     is raised from here; except asyncio.CancelledError: then the result is None."""

@@ -15,11 +15,11 @@ from streamcp.testing.simulation.branches import Beginning
 from streamcp.testing.simulation.disk_faults import draw_fault
 
 Counter: TypeAlias = Literal[
-    "step", "user", "target", "storage", "savepoint", "disk", "completed"
+    "step", "user", "target", "channel", "storage", "savepoint", "disk", "completed"
 ]
-"""What is counted: callbacks of the event loop, calls of users' functions, of targets and of the
-checkpoint storage, those of them that write a savepoint, system calls on the disk, completed
-checkpoints."""
+"""What is counted: callbacks of the event loop, calls of users' functions, of targets, of channels
+that are given records or have them taken, and of the checkpoint storage, those of them that write a
+savepoint, system calls on the disk, completed checkpoints."""
 
 Action: TypeAlias = Literal[
     "crash",  # everything that is not durable is gone, now; with the value "killed" what was
@@ -68,6 +68,7 @@ _LONGEST: dict[Counter, int] = {
     "step": 3000,
     "user": 300,
     "target": 40,
+    "channel": 200,
     "storage": 40,
     "disk": 300,
     "completed": 20,
@@ -171,9 +172,13 @@ def _crash(rnd: random.Random, life: int, counters: tuple[Counter, ...]) -> Faul
 def _fault(rnd: random.Random, life: int) -> Fault:
     if rnd.random() < 0.3:
         return _disk_fault(rnd, life)
-    counter: Counter = rnd.choice(("user", "user", "target", "target", "storage", "storage"))
-    action: Action = rnd.choice(("fail", "lose"))
-    if counter != "user":
+    counter: Counter = rnd.choice(
+        ("user", "user", "target", "target", "storage", "storage", "channel")
+    )
+    action: Action = "fail"
+    if counter == "user":
+        action = rnd.choice(("fail", "lose"))
+    elif counter != "channel":
         action = rnd.choice(("fail", "lose", "slow", "slow"))
     value = rnd.choice(_SLOW) if action == "slow" else None
     return Fault(life, counter, _at(rnd, counter), action, value)

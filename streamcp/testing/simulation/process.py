@@ -68,6 +68,7 @@ class Process:
             storage=WatchedStorage(life, storage, self._look_at_manifest),
             new_fork=lambda: life.branch.fork(next(life.world.forks)),
             files=life.disk.files,
+            new_channel=life.channels,
         )
 
     async def run(self) -> Ended:

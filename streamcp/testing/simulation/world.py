@@ -13,7 +13,10 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args
 
+from streamcp.channel.channel import Channel, NewChannel
 from streamcp.errors import StorageError
+from streamcp.identifiers import ChannelId
+from streamcp.testing.failing import watched_channels
 from streamcp.testing.simulation.branches import Branch, Savepoints
 from streamcp.testing.simulation.clock import SimulatedClock
 from streamcp.testing.simulation.disk import SimulatedDisk
@@ -222,6 +225,17 @@ class Life:
             self.say("call", f"{name} {record}")
         self.world.clock.advance(self.world.user_seconds)
         return self.hit("user")
+
+    @property
+    def channels(self) -> NewChannel:
+        """What makes the channels of the job; watched ones cost time, and are there if needed."""
+        is_watched = any(counter == "channel" for counter, _ in self._faults)
+        return watched_channels(self._call_channel) if is_watched else Channel
+
+    def _call_channel(self, call: str, channel: ChannelId) -> None:
+        fault = self.hit("channel")
+        if fault is not None:
+            raise InjectedFailure(f"{call} of {channel}: {fault}")
 
     async def call_target(self, name: str, effect: Effect) -> Any:
         """Call a target: takes effect at once, late, or twice (once more by who asks again)."""
