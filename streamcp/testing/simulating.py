@@ -33,7 +33,8 @@ def simulate(
     `Job(fakes=...)` names; a source without one gives out `limit` records. Every run must have the
     output of an undisturbed run, in any order: exactly for sinks that are exactly once, at least
     for others. A call of a user's function fails now and then, where the job survives that; with
-    `rescale` the job goes on under other parallelisms behind some crashes, where its steps allow it.
+    `rescale` the job goes on under other parallelisms behind some crashes, where its steps allow
+    it.
 
     Raises AssertionError for the first seed that fails, with a small case that fails alike and
     what happened in it; also if the job fails undisturbed. Call it outside of any event loop."""

@@ -23,8 +23,8 @@ Choices: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Theme:
-    """What a job is drawn from, where that is not everything. `weights` are those of kinds of steps;
-    without any, each has its own. `plan` says what goes wrong with it."""
+    """What a job is drawn from, where that is not everything. `weights` are those of kinds of
+    steps; without any, each has its own. `plan` says what goes wrong with it."""
 
     longest: Choices = (4, 8, 8, 15, 30)
     steps: Choices = (0, 1, 2, 2, 3, 3, 4, 5)
@@ -33,14 +33,14 @@ class Theme:
     source: Mapping[str, Choices] = field(default_factory=dict)
     calls: Mapping[str, Choices] = field(default_factory=dict)
     settings: Mapping[str, Choices] = field(default_factory=dict)
-    plan: Emphasis = Emphasis()
+    plan: Emphasis = field(default_factory=Emphasis)
 
 
 _BEHIND_CHECKPOINTS: tuple[Counter, ...] = (*("completed",) * 5, "step", "storage")
 
 ANYTHING = Theme()
 RESCALED = Theme(
-    longest=(15, 30),
+    longest=(8, 15, 30),
     steps=(2, 2, 3, 4),
     parallelism=(1, 2, 3, 4),
     weights={
@@ -56,11 +56,11 @@ RESCALED = Theme(
         "max_in_flight_bytes": (None,),
         "timeout": ("10m",),
     },
-    plan=Emphasis((1, 2, 2, 3, 4), _BEHIND_CHECKPOINTS, rescaled=1.0),
+    plan=Emphasis((1, 2, 3, 4), _BEHIND_CHECKPOINTS, checkpoints=4, rescaled=1.0),
 )
 """Full queues in front of steps that keep order, for lives under other parallelisms."""
 ESCALATED = Theme(
-    longest=(15, 30, 60),
+    longest=(15, 30, 40),
     steps=(1, 2, 2, 3),
     weights={
         **{"keyed": 1, "keyed_async": 4, "connect_async": 2, "connect": 1},
@@ -78,7 +78,7 @@ ESCALATED = Theme(
         "timeout": ("10m",),
         "min_pause": ("0s",),
     },
-    plan=Emphasis((1, 1, 2, 3), _BEHIND_CHECKPOINTS),
+    plan=Emphasis((1, 2, 3), _BEHIND_CHECKPOINTS, checkpoints=4),
 )
 """Slow steps behind sources that go on reading: barriers that stand in line between records."""
 THEMES = (ANYTHING, ANYTHING, RESCALED, ESCALATED)

@@ -71,7 +71,6 @@ _LONGEST: dict[Counter, int] = {
     "channel": 200,
     "storage": 40,
     "disk": 300,
-    "completed": 20,
 }
 # A crash behind a checkpoint shows all that is wrong in it; most others come before any or long
 # after the last, and show only that the job starts again.
@@ -85,13 +84,14 @@ _SLOW = (0.0002, 0.002, 0.02, 0.3)
 
 @dataclass(frozen=True)
 class Emphasis:
-    """What of a plan is drawn more often: how many crashes, at which counts, and how many of the
-    lives behind them have other parallelisms (one of all plans in `rescaled`).
+    """What of a plan is drawn more often: how many crashes, at which counts, at the latest behind
+    which checkpoint; and in which share of the plans lives have other parallelisms.
 
     `drains`: the job may be finished before its sources have given out everything."""
 
     crashes: tuple[int, ...] = (0, 1, 1, 1, 2, 2, 3, 4)
     crash_at: tuple[Counter, ...] = _CRASHES
+    checkpoints: int = 8
     rescaled: float = 0.5
     drains: bool = True
 
@@ -99,7 +99,7 @@ class Emphasis:
 def draw_plan(rnd: random.Random, emphasis: Emphasis = Emphasis()) -> Plan:
     """Draw a plan: some crashes, and other faults and changes in between."""
     crashes = rnd.choice(emphasis.crashes)
-    faults = [_crash(rnd, life, emphasis.crash_at) for life in range(crashes)]
+    faults = [_crash(rnd, life, emphasis) for life in range(crashes)]
     for life in range(crashes + 1):
         faults += [_fault(rnd, life) for _ in range(rnd.choice((0, 0, 1, 2, 4)))]
         faults += [_change(rnd, life) for _ in range(rnd.choice((0, 1, 3, 6)))]
@@ -126,8 +126,12 @@ def beginnings(plan: Plan) -> dict[int, Beginning]:
 
 
 def _at(rnd: random.Random, counter: Counter) -> int:
+    return _early_or_late(rnd, _LONGEST[counter])
+
+
+def _early_or_late(rnd: random.Random, longest: int) -> int:
     """Early and late moments alike: what happens in the beginning is short, and matters."""
-    return int(_LONGEST[counter] ** rnd.random())
+    return int(longest ** rnd.random())
 
 
 def _savepoints(rnd: random.Random, crashes: int) -> list[Fault]:
@@ -160,13 +164,14 @@ def _failing_stop(rnd: random.Random, life: int) -> list[Fault]:
     ]
 
 
-def _crash(rnd: random.Random, life: int, counters: tuple[Counter, ...]) -> Fault:
-    counter = rnd.choice(counters)
+def _crash(rnd: random.Random, life: int, emphasis: Emphasis) -> Fault:
+    counter = rnd.choice(emphasis.crash_at)
     action: Action = "crash"
     if counter in ("target", "storage"):
         action = rnd.choice(("crash", "crash after"))
     value = "killed" if rnd.random() < 0.3 else None
-    return Fault(life, counter, _at(rnd, counter), action, value)
+    longest = emphasis.checkpoints if counter == "completed" else _LONGEST[counter]
+    return Fault(life, counter, _early_or_late(rnd, longest), action, value)
 
 
 def _fault(rnd: random.Random, life: int) -> Fault:

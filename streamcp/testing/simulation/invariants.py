@@ -112,7 +112,9 @@ def check_files(life: Life, job: str) -> None:
     directory = life.branch.directory
     storage = files.storage(directory, job, life.world.clock, files.disk.process("check"))
     try:
-        completed = [one.checkpoint_id for one in storage.start_attempt().completed]
+        storage.start_attempt()
+        # Those that were left for a savepoint, too: they are still there to be removed.
+        completed = [one.checkpoint_id for one in life.branch.log(files, job).completed]
     except StreamcpError as error:
         raise Violation(f"P2: the checkpoints cannot be read: {error}") from error
     complete = {layout.checkpoint_directory(one) for one in completed}

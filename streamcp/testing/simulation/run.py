@@ -176,7 +176,7 @@ class _Run:
             raise Violation(f"the job does not finish undisturbed: {error}")
 
     def _next_life(self, number: int) -> int:
-        """Behind a life that has finished the job: one that begins from a savepoint, if any does."""
+        """Behind a life that has finished the job: one that begins from a savepoint, if any."""
         if not existing(self.world.outside.files):
             return self._undisturbed + 1
         later = (life for life in self._beginnings if life > number)
