@@ -334,7 +334,7 @@ def test_power_failure_while_a_failed_savepoint_is_removed_leaves_a_whole_one_or
         in_savepoint = str(TARGET / "orders-1")
         disk.plan(DiskFault("fsync", 4, effect="whole", path=in_savepoint))  # behind the rename
         left: list[SimulatedDisk] = []
-        disk.before = lambda operation, disk=disk, left=left: left.append(disk.crash())  # type: ignore[misc]
+        disk.before = lambda operation, disk=disk, left=left: left.append(disk.crash())
         with pytest.raises(StorageError):
             storage.write_savepoint(1, TARGET)
         check_whole_or_none([*left, disk.crash()])
@@ -347,7 +347,7 @@ def test_power_failure_while_a_savepoint_is_deleted_leaves_a_whole_one_or_none()
         complete_example(storage, JOB, 1, storage.start_attempt().number)
         storage.write_savepoint(1, TARGET)
         left: list[SimulatedDisk] = []
-        disk.before = lambda operation, disk=disk, left=left: left.append(disk.crash())  # type: ignore[misc]
+        disk.before = lambda operation, disk=disk, left=left: left.append(disk.crash())
         lives_on_here, _ = lives_on(disk)
         lives_on_here.delete()
         check_whole_or_none([*left, disk.crash()])

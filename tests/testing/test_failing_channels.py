@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import streamcp as sc
+from streamcp.connectors.collect import Collect
 from streamcp.runners.handle import JobHandle, JobResult
 from streamcp.testing.failing import failing_channels
 from streamcp.testing.running import run_job
@@ -13,7 +14,7 @@ from streamcp.testing.running import run_job
 
 def _run(directory: Path, channels: Any) -> tuple[JobResult, list[int], list[str]]:
     """Run a job with two channels in a row; its output, and how its attempts failed."""
-    out: sc.Collect[int] = sc.collect()
+    out: Collect[int] = sc.collect()
     causes: list[str] = []
     job = sc.Job(
         "x",
