@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streamcp.api.parameters import JobFactory, job
     from streamcp.api.sources import source
     from streamcp.api.streams import BroadcastStream, KeyedStream, SinkStep, Step, Stream
-    from streamcp.config import Checkpoints, Restart, Retry
+    from streamcp.config import Checkpoints, CircuitBreaker, Rate, Restart, Retry
     from streamcp.connectors import files
     from streamcp.connectors.collect import collect, discard
     from streamcp.connectors.console import stdout
@@ -55,6 +55,7 @@ __all__ = [
     "CheckpointDamaged",
     "CheckpointFailed",
     "Checkpoints",
+    "CircuitBreaker",
     "ConnectedBroadcast",
     "ConnectedStreams",
     "DefinitionError",
@@ -69,6 +70,7 @@ __all__ = [
     "KeyedStream",
     "MissingExtra",
     "PlainSink",
+    "Rate",
     "Restart",
     "RestoreRefused",
     "Retry",
@@ -108,6 +110,7 @@ _HOMES = {
     "CheckpointDamaged": "streamcp.errors:CheckpointDamaged",
     "CheckpointFailed": "streamcp.errors:CheckpointFailed",
     "Checkpoints": "streamcp.config:Checkpoints",
+    "CircuitBreaker": "streamcp.config:CircuitBreaker",
     "ConnectedBroadcast": "streamcp.api.connected:ConnectedBroadcast",
     "ConnectedStreams": "streamcp.api.connected:ConnectedStreams",
     "DefinitionError": "streamcp.errors:DefinitionError",
@@ -122,6 +125,7 @@ _HOMES = {
     "KeyedStream": "streamcp.api.streams:KeyedStream",
     "MissingExtra": "streamcp.errors:MissingExtra",
     "PlainSink": "streamcp.operators.sinks:PlainSink",
+    "Rate": "streamcp.config:Rate",
     "Restart": "streamcp.config:Restart",
     "RestoreRefused": "streamcp.errors:RestoreRefused",
     "Retry": "streamcp.config:Retry",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from streamcp.errors import SettingsError
 
@@ -37,24 +38,109 @@ def seconds(duration: Duration, *, setting: str) -> float:
     )
 
 
+Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+"""A class of exceptions, or several."""
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Call again after a failure: `attempts` calls in all, `backoff` before the second, doubled
-    before each later one. Only errors that are instances of `on` are retried."""
+    before each later one, up to `maximum`. Only errors that are instances of `on` are retried.
+
+    Of each wait a part is left out at random, up to `jitter` of it (0 to 1): calls that failed
+    together are not made again together."""
 
     attempts: int = 3
     backoff: Duration = "100ms"
-    on: type[BaseException] | tuple[type[BaseException], ...] = Exception
+    on: Errors = Exception
+    # Long enough to leave a service alone that is down, short enough to notice that it is back.
+    maximum: Duration = "1m"
+    jitter: float = 0.5
 
     def __post_init__(self) -> None:
         """Check the values."""
         if self.attempts < 1:
             raise SettingsError(f"Retry(attempts={self.attempts}) makes no call; write 1 or more")
         seconds(self.backoff, setting="Retry(backoff)")
+        seconds(self.maximum, setting="Retry(maximum)")
+        if not 0 <= self.jitter <= 1:
+            raise SettingsError(
+                f"Retry(jitter={self.jitter}): write the part of each wait that is left to chance, "
+                "0 to 1"
+            )
 
-    def delay(self, failures: int) -> float:
-        """Seconds to wait after the given number of failures (1 or more)."""
-        return seconds(self.backoff, setting="Retry(backoff)") * float(2 ** (failures - 1))
+    def delay(self, failures: int, chance: float = 0.0) -> float:
+        """Seconds to wait after the given number of failures (1 or more); `chance` is drawn from
+        0 to 1."""
+        first = seconds(self.backoff, setting="Retry(backoff)")
+        longest = seconds(self.maximum, setting="Retry(maximum)")
+        # Sixty times twice as long is longer than any maximum, and no overflow.
+        doubled = first * 2.0 ** min(failures - 1, 60)
+        return min(doubled, longest) * (1 - self.jitter * chance)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Make at most `limit` calls per `per`: in any time t, at most `burst` + t × limit / per.
+
+    - `burst`: so many may be made at once after a time without calls; by default what a hundredth
+      of a second holds, at least 1, so that calls are spread evenly.
+    - `key`: each value of `key(record)` has an allowance of its own.
+
+    Every attempt counts as a call. An allowance belongs to the step, whatever its parallelism, and
+    begins with room for one call, also after a restart: a burst has to be saved up."""
+
+    limit: float
+    per: Duration = "1s"
+    burst: int | None = None
+    key: Callable[[Any], Hashable] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if not self.limit > 0:
+            raise SettingsError(f"Rate({self.limit}) allows no call; write more than 0")
+        if seconds(self.per, setting="Rate(per)") <= 0:
+            raise SettingsError(f"Rate(per={self.per!r}) must be more than zero")
+        if self.burst is not None and self.burst < 1:
+            raise SettingsError(f"Rate(burst={self.burst}) allows no call; write 1 or more")
+        if self.key is not None and not callable(self.key):
+            raise SettingsError(f"Rate(key={self.key!r}) is no function of a record")
+
+    @property
+    def interval(self) -> float:
+        """Seconds from call to call, if they are spread evenly."""
+        return seconds(self.per, setting="Rate(per)") / self.limit
+
+    @property
+    def at_once(self) -> int:
+        """How many calls may be made at once."""
+        return self.burst if self.burst is not None else max(1, round(0.01 / self.interval))
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitBreaker:
+    """Leave a service alone that is down: after `failures` failed calls in a row none is made for
+    `reset_after`; then `probes` calls are tried, and if they succeed, all are made again.
+
+    Records wait meanwhile, in their order. Only errors that are instances of `on` count; with
+    another one the service has answered. The step is meant, whatever its parallelism."""
+
+    failures: int = 5
+    reset_after: Duration = "30s"
+    probes: int = 1
+    on: Errors = Exception
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("failures", "probes"):
+            if getattr(self, name) < 1:
+                raise SettingsError(
+                    f"CircuitBreaker({name}={getattr(self, name)}): write 1 or more"
+                )
+        if seconds(self.reset_after, setting="CircuitBreaker(reset_after)") <= 0:
+            raise SettingsError(
+                f"CircuitBreaker(reset_after={self.reset_after!r}) must be more than zero"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

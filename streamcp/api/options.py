@@ -7,12 +7,12 @@ value that no duration can have, a `SettingsError`) at the line that describes t
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, get_args
 
 from streamcp.api.functions import Kind, accepts, is_lambda, kind_of, name_of
-from streamcp.config import Duration, Retry, seconds
+from streamcp.config import CircuitBreaker, Duration, Rate, Retry, seconds
 from streamcp.errors import DefinitionError
 from streamcp.operators.steps import AsyncOptions, OnError, Opener
 
@@ -42,6 +42,8 @@ class PooledOptions(PlainOptions, total=False):
     concurrency: int
     timeout: Duration | None
     retry: Retry | None
+    rate: Rate | Sequence[Rate] | None
+    breaker: CircuitBreaker | None
 
 
 class AsyncCallOptions(PooledOptions, total=False):
@@ -68,7 +70,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "count": _STEP,
     "sink": _SINK,
 }
-_ONLY_ASYNC = ("concurrency", "ordered", "timeout", "retry")
+_ONLY_ASYNC = ("concurrency", "ordered", "timeout", "retry", "rate", "breaker")
 # How the function of a keyed step is called; errors show it.
 KEYED = "record, state, context"
 _YIELDING = ("flat_map", "process")
@@ -203,12 +205,31 @@ def _checked_async(described: str, options: Mapping[str, Any]) -> AsyncOptions:
     retry = options.get("retry")
     if retry is not None and not isinstance(retry, Retry):
         raise DefinitionError(f"{described}: retry={retry!r}, write Retry(attempts=3)")
+    breaker = options.get("breaker")
+    if breaker is not None and not isinstance(breaker, CircuitBreaker):
+        raise DefinitionError(f"{described}: breaker={breaker!r}, write CircuitBreaker()")
     return AsyncOptions(
         concurrency=concurrency,
         ordered=options.get("ordered") is not False,
         timeout=_timeout(described, options.get("timeout")),
         retry=retry,
+        rates=_rates(described, options.get("rate")),
+        breaker=breaker,
     )
+
+
+def _rates(described: str, rate: Any) -> tuple[Rate, ...]:
+    rates = () if rate is None else (rate,) if isinstance(rate, Rate) else rate
+    if not isinstance(rates, Sequence) or not all(isinstance(one, Rate) for one in rates):
+        raise DefinitionError(
+            f'{described}: rate={rate!r}, write Rate(100, per="1s"), or a list of such'
+        )
+    if sum(one.key is not None for one in rates) > 1:
+        raise DefinitionError(
+            f"{described}: only one of the rates may have a key=; let its function return a tuple, "
+            "or divide the calls into two steps"
+        )
+    return tuple(rates)
 
 
 def _timeout(described: str, timeout: Duration | None) -> float | None:

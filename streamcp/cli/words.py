@@ -118,6 +118,13 @@ def event_line(event: events.Event) -> str | None:
             return f"ALARM: the last complete checkpoint is overdue ({age})"
         case events.EventLoopHeld():
             return f"SLOW: {event.told()}"
+        case events.BreakerOpened():
+            return (
+                f"step {event.step}: calls are held back for {duration(event.pause)}, too many "
+                f"have failed: {event.error}"
+            )
+        case events.BreakerClosed():
+            return f"step {event.step}: calls are made again"
     return None
 
 

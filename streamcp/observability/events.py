@@ -172,6 +172,23 @@ class EventLoopHeld(Event):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class BreakerOpened(Event):
+    """The calls of a step have failed too often: none is made for `pause` seconds. `error` is the
+    last one's."""
+
+    step: str
+    pause: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerClosed(Event):
+    """The probes of a step have succeeded: calls are made again."""
+
+    step: str
+
+
 Listener: TypeAlias = Callable[[Event], object]
 
 

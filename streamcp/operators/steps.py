@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from streamcp.config import Retry
+from streamcp.config import CircuitBreaker, Rate, Retry
 from streamcp.operators.sources import Source
 
 OnError: TypeAlias = Literal["fail", "drop", "divert"]
@@ -16,12 +16,15 @@ Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Any, Any]]
 
 @dataclass(frozen=True, slots=True)
 class AsyncOptions:
-    """How a coroutine function is called: `timeout` is in seconds."""
+    """How a coroutine function is called: `timeout` is in seconds. Of `rates` at most one has a
+    key."""
 
     concurrency: int = 16
     ordered: bool = True
     timeout: float | None = None
     retry: Retry | None = None
+    rates: tuple[Rate, ...] = ()
+    breaker: CircuitBreaker | None = None
 
 
 @dataclass(frozen=True, slots=True)

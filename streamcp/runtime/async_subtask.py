@@ -51,6 +51,10 @@ class AsyncSubtask(PooledSubtask):
         coroutine: Awaitable[Any] = self._fn(self._pending.record(ticket, attempt))
         return coroutine
 
+    def record_of(self, ticket: Ticket) -> tuple[Any, ...]:
+        """The record of a call, alone in a tuple."""
+        return (self._pending.record(ticket, 1),)
+
     def succeeded(self, ticket: Ticket, result: Any) -> None:
         """Keep a result until its turn comes and the outputs have room."""
         self._finish(ticket, result)

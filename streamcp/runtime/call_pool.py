@@ -2,7 +2,7 @@
 
 A user's coroutine must run inside a task of its own (timeouts and cancel scopes look at the
 current task), but a task per record would be dear: so each worker is one task that takes call
-after call. One timer watches all calls of the pool, since they all have the same timeout.
+after call.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from streamcp.graph.logical import Node
 from streamcp.operators.steps import AsyncOptions
 from streamcp.runtime.blocking import BLOCKING
 from streamcp.runtime.calling import failure_of
+from streamcp.runtime.deadlines import Deadlines
 from streamcp.runtime.gateway import TaskContext
+from streamcp.runtime.limited import Limited
 from streamcp.runtime.meters import StepMeter
+from streamcp.runtime.throttle import StepLimits
 
 # How long one worker may go from call to call, none of which waits, before others get their turn.
 SHARE = 0.001
@@ -71,6 +74,10 @@ class Calls(Protocol):
         """How many calls could be started now."""
         ...
 
+    def record_of(self, ticket: Any) -> tuple[Any, ...]:
+        """The record of a call, alone in a tuple; nothing for a call without one (a timer)."""
+        ...
+
     def refill(self) -> bool:
         """Emit results and admit records, as far as there is room; False if nothing was done.
 
@@ -80,8 +87,8 @@ class Calls(Protocol):
 
 
 class _Worker:
-    """One task of the pool. `serial` counts its attempts, so that an old deadline is told apart.
-    `variables` are the context variables of its task."""
+    """One task of the pool. `serial` and `timed_out` are for `Deadlines`; `variables` are the
+    context variables of its task."""
 
     __slots__ = ("serial", "task", "timed_out", "variables")
 
@@ -90,6 +97,11 @@ class _Worker:
         self.task: asyncio.Task[Any] | None = None
         self.serial = 0
         self.timed_out = False
+
+    def interrupt(self) -> None:
+        """End the call by a cancellation, which `_end_attempt` takes back."""
+        assert self.task is not None
+        self.task.cancel()
 
 
 class CallPool:
@@ -107,7 +119,10 @@ class CallPool:
         context: TaskContext,
         meter: StepMeter,
         node: Node,
+        limits: StepLimits | None,
+        chance: Callable[[], float],
     ) -> None:
+        """With `limits`, calls begin as they allow; `chance` draws the jitter of retries."""
         self.paused = False
         self._closed = False
         self._calls = calls
@@ -122,9 +137,15 @@ class CallPool:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._waking = False
         self._running: _Worker | None = None  # the worker that made the last step
-        self._simple = options.timeout is None and options.retry is None
-        self._deadlines: deque[tuple[float, _Worker, int]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._chance = chance
+        self._limited: Limited | None = None
+        if limits is not None:
+            self._limited = Limited(calls, limits, context, node, self.wake)
+        self._source = self._limited or calls
+        self._simple = (options.timeout, options.retry, limits) == (None, None, None)
+        self._deadlines: Deadlines | None = None
+        if options.timeout is not None:
+            self._deadlines = Deadlines(options.timeout, context.clock)
 
     def begin(self, group: asyncio.TaskGroup) -> None:
         """Start the workers as children of `group`."""
@@ -140,12 +161,14 @@ class CallPool:
 
         One worker is woken; only if calls are still waiting after it had its turn, two more are,
         then four: functions that never wait keep one worker busy and the others asleep."""
-        if self._idle and not self._waking and not self.paused and self._calls.waiting:
+        if self._limited is not None:
+            self._limited.wake_in_time()
+        if self._idle and not self._waking and not self.paused and self._source.waiting:
             self._waking = True
             asyncio.get_running_loop().call_soon(self._wake_some, 1)
 
     def _wake_some(self, count: int) -> None:
-        woken = 0 if self.paused else min(count, len(self._idle), self._calls.waiting)
+        woken = 0 if self.paused else min(count, len(self._idle), self._source.waiting)
         for _ in range(woken):
             future = self._idle.popleft()
             if not future.done():
@@ -153,6 +176,17 @@ class CallPool:
         self._waking = woken > 0
         if woken:
             asyncio.get_running_loop().call_soon(self._wake_some, 2 * count)
+
+    def pause(self) -> None:
+        """Start no further call, until it is told to `go_on`."""
+        self.paused = True
+        if self._limited is not None:
+            self._limited.pause()
+
+    def go_on(self) -> None:
+        """Start calls again."""
+        self.paused = False
+        self.wake()
 
     async def _wait_idle(self) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -189,9 +223,10 @@ class CallPool:
     async def _row(self, worker: _Worker, longest: int) -> bool:  # noqa: PLR0912 - a hot loop
         """Make up to `longest` calls in a row, until one has waited; False if there are no more.
 
-        Calls without timeout and retry are made here, with as little as possible around each."""
+        Calls without timeout, retry and limits are made here, with as little as possible around
+        each."""
         calls, simple = self._calls, self._simple
-        start, direct, in_place = calls.start, calls.direct, calls.in_place
+        start, direct, in_place = self._source.start, calls.direct, calls.in_place
         for _ in range(longest):
             if self.paused or self._closed:
                 return False
@@ -226,12 +261,13 @@ class CallPool:
 
     async def _attempts(self, worker: _Worker, ticket: Any) -> None:
         """Call until it succeeds or has failed as often as the retry allows."""
-        retry = self._options.retry
+        retry, limited = self._options.retry, self._limited
+        make = self._attempt if limited is None else self._counted
         attempt = 0
         while True:
             attempt += 1
             try:
-                result = await self._attempt(worker, ticket, attempt)
+                result = await make(worker, ticket, attempt)
             except Exception as error:  # whatever a user's coroutine raises
                 if not _again(retry, error, attempt):
                     self._calls.failed(ticket, error, attempt)
@@ -241,14 +277,28 @@ class CallPool:
                 return
             assert retry is not None
             self._meter.retries += 1
-            await asyncio.sleep(retry.delay(attempt))
+            await asyncio.sleep(retry.delay(attempt, self._chance()))
+            if limited is not None:
+                await limited.wait_allowed(ticket)
+
+    async def _counted(self, worker: _Worker, ticket: Any, attempt: int) -> Any:
+        """Make an attempt, and tell the breaker how it ended."""
+        limited = self._limited
+        assert limited is not None
+        number = limited.began()
+        try:
+            result = await self._attempt(worker, ticket, attempt)
+        except Exception as error:
+            limited.ended(number, error)
+            raise
+        limited.ended(number, None)
+        return result
 
     async def _attempt(self, worker: _Worker, ticket: Any, attempt: int) -> Any:
-        timeout = self._options.timeout
         worker.serial += 1
         worker.timed_out = False
-        if timeout is not None:
-            self._watch(worker, self._clock.monotonic() + timeout)
+        if self._deadlines is not None:
+            self._deadlines.watch(worker)
         try:
             result = await self._called(ticket, attempt)
         except asyncio.CancelledError as error:
@@ -277,33 +327,6 @@ class CallPool:
                 raise asyncio.CancelledError  # the pool is being ended as well
             raise TimeoutError(f"no result within {self._options.timeout:g} s") from None
 
-    def _watch(self, worker: _Worker, deadline: float) -> None:
-        self._deadlines.append((deadline, worker, worker.serial))
-        if self._timer is None:
-            self._set_timer()
-
-    def _set_timer(self) -> None:
-        """Wait for the earliest deadline of a call that still runs."""
-        deadlines = self._deadlines
-        while deadlines and deadlines[0][1].serial != deadlines[0][2]:
-            deadlines.popleft()
-        if not deadlines:
-            self._timer = None
-            return
-        delay = max(0.0, deadlines[0][0] - self._clock.monotonic())
-        self._timer = asyncio.get_running_loop().call_later(delay, self._expire)
-
-    def _expire(self) -> None:
-        now = self._clock.monotonic()
-        deadlines = self._deadlines
-        while deadlines and deadlines[0][0] <= now:
-            _, worker, serial = deadlines.popleft()
-            if worker.serial == serial:
-                worker.timed_out = True
-                assert worker.task is not None
-                worker.task.cancel()
-        self._set_timer()
-
     def close(self) -> None:
         """End the timer, and every worker as soon as it has no call.
 
@@ -313,9 +336,10 @@ class CallPool:
         for future in self._idle:
             if not future.done():
                 future.set_result(None)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._deadlines is not None:
+            self._deadlines.close()
+        if self._limited is not None:
+            self._limited.close()
 
 
 def _again(retry: Retry | None, error: Exception, attempt: int) -> bool:

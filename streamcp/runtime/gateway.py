@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Protocol
 
 from streamcp.checkpoint.failure_reason import FailureReason
 from streamcp.checkpoint.snapshot import Acknowledgement, Section, SectionHandle
 from streamcp.clock import Clock
+from streamcp.config import CircuitBreaker, Rate
 from streamcp.identifiers import SubtaskId
 from streamcp.observability.events import Event
 from streamcp.operators.steps import Opener
 from streamcp.runtime.blocking import BlockingNotices
+from streamcp.runtime.throttle import StepLimits
 from streamcp.runtime.waking import Turns
 from streamcp.serialization.serializer import Serializer
 
@@ -85,6 +88,7 @@ class TaskContext:
     fork: str = ""
     report: Callable[[Event], object] = lambda event: None
     blocking: BlockingNotices = field(init=False)
+    _limits: dict[str, StepLimits] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Nothing was noticed so far."""
@@ -95,6 +99,21 @@ class TaskContext:
         if now >= self.look_at:
             self.look_at = float("inf")
             self.coordinator.look(now)
+
+    def limits_of(
+        self, step: str, rates: Sequence[Rate], breaker: CircuitBreaker | None
+    ) -> StepLimits | None:
+        """The limits that all subtasks of a step share; None if it has none."""
+        if not rates and breaker is None:
+            return None
+        if step not in self._limits:
+            self._limits[step] = StepLimits(rates, breaker, self.clock.monotonic())
+        return self._limits[step]
+
+    def chances(self, subtask: SubtaskId) -> Callable[[], float]:
+        """Make what draws the chances of a subtask, from 0 to 1: the same ones in the same attempt
+        of a job, others in each subtask."""
+        return Random(f"{self.job} {self.attempt} {subtask}").random
 
     def turns(self) -> Turns:
         """Make the turn-taking of one task."""

@@ -81,6 +81,10 @@ class KeyedAsyncSubtask(PooledSubtask):
                 return slot
             self._close(slot, [])
 
+    def record_of(self, slot: Slot) -> tuple[Any, ...]:
+        """The record of a call, alone in a tuple; nothing for that of a timer."""
+        return () if slot.is_timer else (slot.record,)
+
     def call(self, slot: Slot, attempt: int) -> Awaitable[Any]:
         """Begin an attempt on a fresh copy of the state."""
         entry = self._state[slot.key]

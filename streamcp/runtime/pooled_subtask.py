@@ -56,7 +56,10 @@ class PooledSubtask(Subtask):
 
     def make_pool(self, calls: Calls) -> None:
         """Make the pool, when everything that it asks for is there."""
-        self._pool = CallPool(calls, self._options, self.context, self._step_meter, self._node)
+        context, options, node = self.context, self._options, self._node
+        limits = context.limits_of(node.label, options.rates, options.breaker)
+        chance = context.chances(self.id)
+        self._pool = CallPool(calls, options, context, self._step_meter, node, limits, chance)
 
     def tell(self) -> None:
         """There are results: wake the task, once until it has looked."""
@@ -69,6 +72,10 @@ class PooledSubtask(Subtask):
     @property
     def pending_count(self) -> int:
         """Records, results and timers that are pending."""
+        raise NotImplementedError
+
+    def record_of(self, ticket: Any) -> tuple[Any, ...]:
+        """The record of a call, alone in a tuple; nothing for that of a timer."""
         raise NotImplementedError
 
     def admit_records(self, records: list[Any]) -> None:
@@ -146,13 +153,12 @@ class PooledSubtask(Subtask):
     def _hold_still(self) -> None:
         """No further call is started."""
         super()._hold_still()
-        self._pool.paused = True
+        self._pool.pause()
 
     def _go_on(self) -> None:
         """Calls are started again."""
         super()._go_on()
-        self._pool.paused = False
-        self._pool.wake()
+        self._pool.go_on()
 
     def refill(self) -> bool:
         """Emit results and admit records, as far as there is room; False if nothing was done."""

@@ -36,6 +36,7 @@ class SinkSubtask(Subtask):
         self._reporter = self.chain.reporter(self._node)
         self.step = self._node.label
         self._sink = spec.open()
+        self._chance = self.context.chances(self.id)
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Enter the sinks of this subtask that are context managers, until the job ends."""
@@ -91,7 +92,7 @@ class SinkSubtask(Subtask):
             if retry is None or attempt >= retry.attempts or not isinstance(error, retry.on):
                 return self._failures(arguments[0], error, attempt)
             self._step_meter.retries += 1
-            await asyncio.sleep(retry.delay(attempt))
+            await asyncio.sleep(retry.delay(attempt, self._chance()))
 
     def _watched(self, call: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
         """A call of the sink, in a context of its own, and noticed if it holds the event loop."""

@@ -116,6 +116,14 @@ def test_async_options_reach_the_step(job: sc.Job, stream: AnyStream) -> None:
     assert _last(job).spec == MapStep(slow, AsyncOptions(3, False, 2.0, retry))
 
 
+def test_one_rate_or_several_and_a_breaker_reach_the_step(job: sc.Job, stream: AnyStream) -> None:
+    rate, by_key, breaker = sc.Rate(5), sc.Rate(1, key=str), sc.CircuitBreaker()
+    stream.map(slow, rate=rate, breaker=breaker)
+    assert _last(job).spec == MapStep(slow, AsyncOptions(rates=(rate,), breaker=breaker))
+    stream.map(slow, rate=[rate, by_key])
+    assert _last(job).spec == MapStep(slow, AsyncOptions(rates=(rate, by_key)))
+
+
 def test_lambda_with_an_async_option_is_async(job: sc.Job, stream: AnyStream) -> None:
     """Rule 2: the option says what nobody can see."""
     returning = lambda record: slow(record)  # noqa: E731
@@ -266,6 +274,14 @@ REFUSED: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ("concurrency", lambda s, k: s.map(slow, concurrency=0), "write 1 or more"),
     ("timeout", lambda s, k: s.map(slow, timeout="0s"), "end every call at once"),
     ("retry", lambda s, k: s.map(slow, retry=3), "write Retry"),
+    ("rate", lambda s, k: s.map(slow, rate=100), "write Rate"),
+    ("rate_of_plain", lambda s, k: s.map(str, rate=sc.Rate(1)), "rate= is for coroutine"),
+    (
+        "two_keyed_rates",
+        lambda s, k: s.map(slow, rate=[sc.Rate(1, key=str), sc.Rate(2, key=int)]),
+        "only one of the rates",
+    ),
+    ("breaker", lambda s, k: s.map(slow, breaker=5), "write CircuitBreaker"),
     ("opened", lambda s, k: s.map(max, uses="db"), "not the opened service"),
     ("opener", lambda s, k: s.map(max, uses=slow), "asynccontextmanager"),
     ("opener_argument", lambda s, k: s.map(max, uses=process), "no arguments"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import streamcp
-from streamcp.config import Checkpoints, JobSettings, Restart, Retry
+from streamcp.config import Checkpoints, CircuitBreaker, JobSettings, Rate, Restart, Retry
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -38,7 +38,9 @@ def test_reference_names_every_public_word() -> None:
     assert [name for name in streamcp.__all__ if name not in words] == []
 
 
-@pytest.mark.parametrize("settings", [Checkpoints, Restart, Retry, JobSettings])
+@pytest.mark.parametrize(
+    "settings", [Checkpoints, Restart, Retry, Rate, CircuitBreaker, JobSettings]
+)
 def test_settings_page_names_every_field(settings: type) -> None:
     page = _read("reference/settings.md")
     names = [field.name for field in dataclasses.fields(settings)]

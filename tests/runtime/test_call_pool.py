@@ -56,6 +56,9 @@ class Calls:
         finally:
             self.running -= 1
 
+    def record_of(self, ticket: Any) -> tuple[Any, ...]:
+        return (ticket,)
+
     def refill(self) -> bool:
         return False
 
@@ -75,7 +78,11 @@ class Bench:
         clock = loop.clock if isinstance(loop, VirtualTimeLoop) else ManualClock(tick=1e-6)
         node = Node(1, MapStep(echo), (), Place("job.py", 7), "step")
         context = bare_context(clock, self.events.append)
-        self.pool = CallPool(self.calls, AsyncOptions(**options), context, self.meter, node)
+        made = AsyncOptions(**options)
+        limits = context.limits_of("step", made.rates, made.breaker)
+        self.pool = CallPool(
+            self.calls, made, context, self.meter, node, limits, chance=lambda: 0.0
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -98,6 +98,11 @@ orders.map(str, concurrency=8)  # error: a plain function has no concurrency
 orders.map(notify, executor="thread")  # error: no such option
 orders.map(notify, concurency=8)  # error: misspelt
 orders.map(notify, timeout=2)  # error: a bare number is no duration
+orders.map(notify, rate=100)  # error: a bare number is no rate
+orders.map(str, rate=sc.Rate(100))  # error: a plain function has no rate
+orders.map(notify, breaker=5)  # error: a number is no circuit breaker
+sc.Rate(100, per=1)  # error: a bare number is no duration
+sc.Rate(100, key="country")  # error: a text is no function
 orders.map(notify, on_error="ignore")  # error: no such choice
 orders.map(notify, "notify")  # error: options are keyword-only
 orders.map(rate, uses=open_http)  # error: another service than the function's

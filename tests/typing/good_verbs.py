@@ -47,6 +47,12 @@ def path_of(order: Order, http: Http) -> str:
 
 assert_type(orders.map(price), sc.Step[Order, float])
 assert_type(orders.map(price, concurrency=4, ordered=False, timeout="2s"), sc.Step[Order, float])
+assert_type(
+    orders.map(price, rate=sc.Rate(100), breaker=sc.CircuitBreaker()), sc.Step[Order, float]
+)
+rates = [sc.Rate(100, per="1m", burst=10), sc.Rate(2, key=lambda order: order.country)]
+assert_type(orders.map(price, rate=rates), sc.Step[Order, float])
+assert_type(orders.map(price, retry=sc.Retry(5, maximum="10s", jitter=0.2)), sc.Step[Order, float])
 assert_type(orders.map(price_with, uses=open_http, concurrency=4), sc.Step[Order, float])
 assert_type(orders.map(path_of, uses=open_http), sc.Step[Order, str])
 assert_type(orders.map(lambda order: order.id, name="ids"), sc.Step[Order, int])
