@@ -267,10 +267,11 @@ class Last(_AtOneEnd[T, C]):
 class Several:
     """Several aggregates at once; `into` makes one value of theirs, in their order."""
 
-    __slots__ = ("_aggregates", "_into", "small")
+    __slots__ = ("_adds", "_aggregates", "_into", "small")
 
     def __init__(self, aggregates: Sequence[Aggregate[Any, Any]], into: Callable[..., Any]) -> None:
         self._aggregates = tuple(aggregates)
+        self._adds = tuple(enumerate(aggregate.add for aggregate in aggregates))
         self._into = into
         self.small = all(getattr(aggregate, "small", False) for aggregate in aggregates)
 
@@ -280,8 +281,8 @@ class Several:
 
     def add(self, accumulator: list[Any], record: Any, timestamp: int, /) -> list[Any]:
         """Add the record to each."""
-        for place, aggregate in enumerate(self._aggregates):
-            accumulator[place] = aggregate.add(accumulator[place], record, timestamp)
+        for place, add in self._adds:
+            accumulator[place] = add(accumulator[place], record, timestamp)
         return accumulator
 
     def merge(self, left: list[Any], right: list[Any], /) -> list[Any]:

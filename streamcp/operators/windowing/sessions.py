@@ -138,20 +138,22 @@ class SessionStep(WindowStep):
         """Close sessions, set the timers of those that have grown, forget those that closed long
         ago; emit early results."""
         results = []
+        gone = 0
         for session in state.sessions:
-            if session.closed:
-                continue
-            if session.end - 1 > at:
-                context.set_timer(session.end - 1)
-                continue
-            session.closed, session.changed = True, False
-            if self._lateness:
-                context.set_timer(session.end - 1 + self._lateness)
-            if not self._each:
-                results.append(self._result_of(session, context))
+            if not session.closed:
+                if session.end - 1 > at:
+                    context.set_timer(session.end - 1)
+                    continue
+                if not self._each:
+                    results.append(self._result_of(session, context))
+                session.closed, session.changed = True, False
+                if self._lateness:
+                    context.set_timer(session.end - 1 + self._lateness)
+            if session.end - 1 + self._lateness <= at:
+                gone += 1  # the earliest ones: they have the earliest ends
         if self._is_tick(at):
             results += self._early(state, context)
-        self._forget(at, state, context)
+        self._forget(gone, at, state, context)
         return results
 
     def _early(self, state: SessionState, context: WindowContext) -> list[WindowResult[Any, Any]]:
@@ -160,21 +162,18 @@ class SessionStep(WindowStep):
             session.changed = False
         return [self._result_of(session, context) for session in changed]
 
-    def _forget(self, at: int, state: SessionState, context: WindowContext) -> None:
-        kept = []
-        for session in state.sessions:
-            if session.closed and session.end - 1 + self._lateness <= at:
-                state.forgotten = max(state.forgotten, session.end)
-            else:
-                kept.append(session)
-        state.sessions = kept
-        # Later no record that reaches into the forgotten session passes for one in time.
+    def _forget(self, gone: int, at: int, state: SessionState, context: WindowContext) -> None:
+        """Forget the first sessions, and that there were any, when that cannot matter any more:
+        no record that reaches into the last of them passes for one in time."""
+        if gone:
+            state.forgotten = state.sessions[gone - 1].end
+            del state.sessions[:gone]
         until = state.forgotten - 1 + self._lateness + self._gap - 1
-        if state.forgotten > MIN_TIMESTAMP and until <= at:
+        if until <= at:
             state.forgotten = MIN_TIMESTAMP
-        if state.forgotten > MIN_TIMESTAMP:
+        if gone and until > at:
             context.set_timer(until)
-        elif not kept:
+        if not state.sessions and state.forgotten == MIN_TIMESTAMP:
             context.clear_state()
 
 
