@@ -9,7 +9,7 @@ import pytest
 
 from streamcp.errors import DefinitionError, SettingsError
 from streamcp.operators.aggregates import Count
-from streamcp.operators.windowing.making import make_window_step, needs_merge
+from streamcp.operators.windowing.making import make_window_machine, needs_merge
 from streamcp.operators.windows import (
     ON_CLOSE,
     Calendar,
@@ -65,7 +65,7 @@ def test_options_that_mean_nothing_for_a_window_are_refused(
 ) -> None:
     given = {"emit": ON_CLOSE, "lateness": 0, **options}
     with pytest.raises(DefinitionError, match=message):
-        make_window_step(windows, Count(), given["emit"], given["lateness"], "late")
+        make_window_machine(windows, Count(), given["emit"], given["lateness"], "late")
 
 
 def test_only_windows_made_of_parts_need_a_merge() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamcp.operators.aggregates import Aggregate
-from streamcp.operators.windowing.step import WindowContext, WindowStep
+from streamcp.operators.windowing.machine import WindowContext, WindowMachine
 from streamcp.operators.windows import Emit, WindowResult
 
 
@@ -35,7 +35,7 @@ class CountState:
     since: int = 0
 
 
-class CountStep(WindowStep):
+class CountMachine(WindowMachine):
     """Works windows of the last `n` records after each `every` records."""
 
     __slots__ = ("_chunk", "_chunks", "_every_records", "fn", "state")

@@ -1,4 +1,4 @@
-"""From what the user said of windows to the step that works them.
+"""From what the user said of windows to the machine that works them.
 
 Refuses what cannot be together; the messages name the words of the user.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from streamcp.errors import DefinitionError
 from streamcp.operators.aggregates import Aggregate
-from streamcp.operators.windowing.counts import CountStep
+from streamcp.operators.windowing.counts import CountMachine
 from streamcp.operators.windowing.grids import (
     DayGrid,
     FixedGrid,
@@ -17,10 +17,10 @@ from streamcp.operators.windowing.grids import (
     Grid,
     calendar_grid,
 )
-from streamcp.operators.windowing.panes import PaneStep
-from streamcp.operators.windowing.sessions import SessionStep
-from streamcp.operators.windowing.slices import SliceStep
-from streamcp.operators.windowing.step import WindowStep
+from streamcp.operators.windowing.machine import WindowMachine
+from streamcp.operators.windowing.panes import PaneMachine
+from streamcp.operators.windowing.sessions import SessionMachine
+from streamcp.operators.windowing.slices import SliceMachine
 from streamcp.operators.windows import (
     DAY_MS,
     Calendar,
@@ -36,28 +36,28 @@ from streamcp.operators.windows import (
 )
 
 
-def make_window_step(
+def make_window_machine(
     windows: Windows, aggregate: Aggregate[Any, Any], emit: Emit, lateness: int, late: Any
-) -> WindowStep:
-    """Make the step that works `windows`; `lateness` is in milliseconds, `late` the tag to which
+) -> WindowMachine:
+    """Make the machine that works `windows`; `lateness` is in milliseconds, `late` the tag to which
     late records go.
 
     Raises DefinitionError where `emit` or `lateness` mean nothing for these windows."""
     if isinstance(windows, CountWindow):
         _check_count(windows, emit, lateness)
         every = windows.n if windows.every is None else windows.every
-        return CountStep(windows.n, every, aggregate, emit, late)
+        return CountMachine(windows.n, every, aggregate, emit, late)
     if isinstance(windows, Session):
         gap = whole_ms(windows.gap, setting="Session(gap)")
-        return SessionStep(gap, aggregate, emit, lateness, late)
+        return SessionMachine(gap, aggregate, emit, lateness, late)
     if isinstance(windows, Sliding):
         size = whole_ms(windows.size, setting="Sliding(size)")
         every = whole_ms(windows.every, setting="Sliding(every)")
         offset = whole_ms(windows.offset, setting="Sliding(offset)")
         if every < size:
-            return SliceStep(size, every, offset, aggregate, emit, lateness, late)
-        return PaneStep(FixedGrid(size, offset), aggregate, emit, lateness, late)
-    return PaneStep(_grid(windows), aggregate, emit, lateness, late)
+            return SliceMachine(size, every, offset, aggregate, emit, lateness, late)
+        return PaneMachine(FixedGrid(size, offset), aggregate, emit, lateness, late)
+    return PaneMachine(_grid(windows), aggregate, emit, lateness, late)
 
 
 def needs_merge(windows: Windows) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from streamcp.operators.aggregates import Aggregate
 from streamcp.operators.windowing.grids import FixedGrid, Grid
-from streamcp.operators.windowing.step import WindowContext, WindowStep
+from streamcp.operators.windowing.machine import WindowContext, WindowMachine
 from streamcp.operators.windows import Emit, WindowResult
 
 
@@ -34,7 +34,7 @@ class RefinedPaneState(PaneState):
     changed: set[int] = field(default_factory=set)
 
 
-class PaneStep(WindowStep):
+class PaneMachine(WindowMachine):
     """Works the windows of a grid."""
 
     __slots__ = ("_grid", "_offset", "_size", "fn", "state")

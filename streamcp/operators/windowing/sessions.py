@@ -17,7 +17,7 @@ from typing import Any
 
 from streamcp.elements import MIN_TIMESTAMP
 from streamcp.operators.aggregates import Aggregate
-from streamcp.operators.windowing.step import WindowContext, WindowStep
+from streamcp.operators.windowing.machine import WindowContext, WindowMachine
 from streamcp.operators.windows import Emit, WindowResult
 
 
@@ -40,7 +40,7 @@ class SessionState:
     forgotten: int = MIN_TIMESTAMP
 
 
-class SessionStep(WindowStep):
+class SessionMachine(WindowMachine):
     """Works sessions with a gap in milliseconds."""
 
     __slots__ = ("_gap", "fn", "state")

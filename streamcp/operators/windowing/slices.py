@@ -19,7 +19,7 @@ from typing import Any
 
 from streamcp.elements import MIN_TIMESTAMP
 from streamcp.operators.aggregates import Aggregate
-from streamcp.operators.windowing.step import WindowContext, WindowStep
+from streamcp.operators.windowing.machine import WindowContext, WindowMachine
 from streamcp.operators.windows import Emit, WindowResult
 
 
@@ -42,7 +42,7 @@ class SliceState:
     changed: set[int] = field(default_factory=set)
 
 
-class SliceStep(WindowStep):
+class SliceMachine(WindowMachine):
     """Works windows of `size`, one beginning every `every` milliseconds."""
 
     __slots__ = ("_offset", "_rest", "_size", "_small", "_step", "fn", "state")

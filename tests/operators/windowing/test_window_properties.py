@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from streamcp.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from streamcp.operators.aggregates import Aggregate, Sum
 from streamcp.operators.collecting import Records
-from streamcp.operators.windowing.making import make_window_step
+from streamcp.operators.windowing.making import make_window_machine
 from streamcp.operators.windows import (
     ON_CLOSE,
     CountWindow,
@@ -72,7 +72,7 @@ def worked(
     restoring: bool,
 ) -> tuple[Emitted, list[int]]:
     run = WindowRun(
-        lambda: make_window_step(windows, aggregate, emit, lateness, "late"), restoring=restoring
+        lambda: make_window_machine(windows, aggregate, emit, lateness, "late"), restoring=restoring
     )
     watermark = 0
     for number, (kind, value) in enumerate(feed):

@@ -1,4 +1,4 @@
-"""Runs a window step by hand, as a keyed step in event time does; one key."""
+"""Runs a window machine by hand, as a keyed step in event time does; one key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streamcp.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from streamcp.operators.windowing.step import WindowStep
+from streamcp.operators.windowing.machine import WindowMachine
 from streamcp.operators.windows import WindowResult
 
 
@@ -34,11 +34,11 @@ class Context:
 
 
 class WindowRun:
-    """The key "k" of a window step: records and watermarks in, `results` and `late` out.
+    """The key "k" of a window machine: records and watermarks in, `results` and `late` out.
 
-    With `restoring`, the step is made anew and its state goes through bytes before every call."""
+    With `restoring`, the machine is made anew, and its state goes through bytes before each call."""
 
-    def __init__(self, make: Callable[[], WindowStep], *, restoring: bool = False) -> None:
+    def __init__(self, make: Callable[[], WindowMachine], *, restoring: bool = False) -> None:
         self.results: list[WindowResult[str, Any]] = []
         self.late: list[Any] = []
         self.state: Any = None
@@ -47,10 +47,10 @@ class WindowRun:
         self.watermark = MIN_TIMESTAMP
         self._make = make
         self._restoring = restoring
-        self._step = make()
+        self._machine = make()
 
     def record(self, timestamp: int, record: Any = None) -> None:
-        self._call(timestamp, lambda step, state, context: step.fn(record, state, context))
+        self._call(timestamp, lambda machine, state, context: machine.fn(record, state, context))
 
     def advance(self, watermark: int) -> None:
         """Fire what is due up to `watermark`, in the order of time."""
@@ -61,18 +61,18 @@ class WindowRun:
             self._fire(due)
 
     def _fire(self, due: int) -> None:
-        self._call(due, lambda step, state, context: step.on_timer(due, state, context))
+        self._call(due, lambda machine, state, context: machine.on_timer(due, state, context))
 
     def _call(self, timestamp: int, call: Callable[[Any, Any, Context], Any]) -> None:
         if self._restoring:
-            self._step = self._make()
+            self._machine = self._make()
             self.state = pickle.loads(pickle.dumps(self.state))
-        state = self._step.state() if self.state is None else self.state
+        state = self._machine.state() if self.state is None else self.state
         context = Context("k", timestamp, self.watermark)
-        self.results += call(self._step, state, context)
+        self.results += call(self._machine, state, context)
         if context.cleared:
             self.timers.clear()
-            state = self._step.state() if context.timers else None
+            state = self._machine.state() if context.timers else None
         self.state = state
         self.timers |= context.timers
         self.timers_set += len(context.timers)

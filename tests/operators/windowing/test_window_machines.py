@@ -1,4 +1,4 @@
-"""Single situations of window steps: the boundaries, late records, and what is forgotten when.
+"""Single situations of window machines: the boundaries, late records, and what is forgotten when.
 
 Those with a report's number replay what went wrong in other systems."""
 
@@ -13,7 +13,7 @@ import pytest
 from streamcp.elements import MAX_TIMESTAMP
 from streamcp.operators.aggregates import Aggregate, Count, Max, Sum
 from streamcp.operators.collecting import Records
-from streamcp.operators.windowing.making import make_window_step
+from streamcp.operators.windowing.making import make_window_machine
 from streamcp.operators.windows import (
     ON_CLOSE,
     Calendar,
@@ -36,7 +36,7 @@ def run(
     lateness: int = 0,
 ) -> WindowRun:
     used = Count() if aggregate is None else aggregate
-    return WindowRun(lambda: make_window_step(windows, used, emit, lateness, "late"))
+    return WindowRun(lambda: make_window_machine(windows, used, emit, lateness, "late"))
 
 
 def emitted(run: WindowRun) -> list[tuple[int, int, Any]]:

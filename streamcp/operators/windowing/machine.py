@@ -1,6 +1,6 @@
-"""What the window steps have in common: how values are built, emitted, and found to be late.
+"""What the window machines have in common: how values are built, emitted, and found to be late.
 
-A window step is the function, the state factory and the timer function of a keyed `process` step in
+A machine is the function, the state factory and the timer function of a keyed `process` step in
 event time. It relies on this: when a record is worked, every timer of its key up to the watermark
 has fired. It keeps nothing itself; what it knows of a key is in the key's state.
 """
@@ -15,7 +15,7 @@ from streamcp.operators.windows import Emit, WindowResult
 
 
 class WindowContext(Protocol):
-    """What a window step asks of the context of a call: see `KeyContext`.
+    """What a window machine asks of the context of a call: see `KeyContext`.
 
     `timestamp` is the record's event time; timers are in event time."""
 
@@ -47,8 +47,8 @@ class WindowContext(Protocol):
         ...
 
 
-class WindowStep:
-    """The common part of the steps for each kind of window.
+class WindowMachine:
+    """The common part of the machines for each kind of window.
 
     - `fn(record, state, context)` and `on_timer(timestamp, state, context)` return what is emitted.
     - `state` makes the state of a key without windows.
