@@ -73,11 +73,11 @@ class Count:
 class Sum(Generic[T, N]):
     """The sum of `of(record)`."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("of",)
     small = True
 
     def __init__(self, of: Callable[[T], N], /) -> None:
-        self._of = checked("Sum", of)
+        self.of = checked("Sum", of)
 
     def create(self) -> Any:
         """Start at zero."""
@@ -85,7 +85,7 @@ class Sum(Generic[T, N]):
 
     def add(self, accumulator: Any, record: T, timestamp: int, /) -> Any:
         """Add the record's number."""
-        return accumulator + self._of(record)
+        return accumulator + self.of(record)
 
     def merge(self, left: Any, right: Any, /) -> Any:
         """Add up."""
@@ -99,11 +99,11 @@ class Sum(Generic[T, N]):
 class _Best(Generic[T, C]):
     """The best of `of(record)`; accumulators are () or (value,), since any value may be one."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("of",)
     small = True
 
     def __init__(self, of: Callable[[T], C], /) -> None:
-        self._of = checked(type(self).__name__, of)
+        self.of = checked(type(self).__name__, of)
 
     def create(self) -> tuple[C, ...]:
         """Start without a value."""
@@ -121,7 +121,7 @@ class Min(_Best[T, C]):
 
     def add(self, accumulator: tuple[Any, ...], record: T, timestamp: int, /) -> tuple[C, ...]:
         """Keep the smaller one."""
-        value: Any = self._of(record)
+        value: Any = self.of(record)
         return (value,) if not accumulator or value < accumulator[0] else accumulator
 
     def merge(self, left: tuple[Any, ...], right: tuple[Any, ...], /) -> tuple[C, ...]:
@@ -136,7 +136,7 @@ class Max(_Best[T, C]):
 
     def add(self, accumulator: tuple[Any, ...], record: T, timestamp: int, /) -> tuple[C, ...]:
         """Keep the larger one."""
-        value: Any = self._of(record)
+        value: Any = self.of(record)
         return (value,) if not accumulator or value > accumulator[0] else accumulator
 
     def merge(self, left: tuple[Any, ...], right: tuple[Any, ...], /) -> tuple[C, ...]:
@@ -147,11 +147,11 @@ class Max(_Best[T, C]):
 class Mean(Generic[T]):
     """The arithmetic mean of `of(record)`, without the rounding of a large sum."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("of",)
     small = True
 
     def __init__(self, of: Callable[[T], float], /) -> None:
-        self._of = checked("Mean", of)
+        self.of = checked("Mean", of)
 
     def create(self) -> list[Any]:
         """Start with no record: count and mean."""
@@ -160,7 +160,7 @@ class Mean(Generic[T]):
     def add(self, accumulator: list[Any], record: T, timestamp: int, /) -> list[Any]:
         """Move the mean towards the record's number."""
         accumulator[0] += 1
-        accumulator[1] += (self._of(record) - accumulator[1]) / accumulator[0]
+        accumulator[1] += (self.of(record) - accumulator[1]) / accumulator[0]
         return accumulator
 
     def merge(self, left: list[Any], right: list[Any], /) -> list[Any]:
@@ -179,11 +179,11 @@ class Variance(Generic[T]):
     That of a sample (divided by n - 1, NaN of a single record), or with `population=True` of the
     whole (divided by n)."""
 
-    __slots__ = ("_of", "_without")
+    __slots__ = ("_without", "of")
     small = True
 
     def __init__(self, of: Callable[[T], float], /, *, population: bool = False) -> None:
-        self._of = checked("Variance", of)
+        self.of = checked("Variance", of)
         self._without = 0 if population else 1
 
     def create(self) -> list[Any]:
@@ -192,7 +192,7 @@ class Variance(Generic[T]):
 
     def add(self, accumulator: list[Any], record: T, timestamp: int, /) -> list[Any]:
         """Move the mean, and add the distance from the old and the new one."""
-        value = self._of(record)
+        value = self.of(record)
         accumulator[0] += 1
         distance = value - accumulator[1]
         accumulator[1] += distance / accumulator[0]
@@ -217,11 +217,11 @@ class Variance(Generic[T]):
 class _AtOneEnd(Generic[T, C]):
     """`of(record)` of the record at one end of time; accumulators are () or (timestamp, value)."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("of",)
     small = True
 
     def __init__(self, of: Callable[[T], C], /) -> None:
-        self._of = checked(type(self).__name__, of)
+        self.of = checked(type(self).__name__, of)
 
     def create(self) -> tuple[Any, ...]:
         """Start without a value."""
@@ -240,7 +240,7 @@ class First(_AtOneEnd[T, C]):
     def add(self, accumulator: tuple[Any, ...], record: T, timestamp: int, /) -> tuple[Any, ...]:
         """Keep the earlier one."""
         if not accumulator or timestamp < accumulator[0]:
-            return timestamp, self._of(record)
+            return timestamp, self.of(record)
         return accumulator
 
     def merge(self, left: tuple[Any, ...], right: tuple[Any, ...], /) -> tuple[Any, ...]:
@@ -256,7 +256,7 @@ class Last(_AtOneEnd[T, C]):
     def add(self, accumulator: tuple[Any, ...], record: T, timestamp: int, /) -> tuple[Any, ...]:
         """Keep the later one."""
         if not accumulator or timestamp >= accumulator[0]:
-            return timestamp, self._of(record)
+            return timestamp, self.of(record)
         return accumulator
 
     def merge(self, left: tuple[Any, ...], right: tuple[Any, ...], /) -> tuple[Any, ...]:

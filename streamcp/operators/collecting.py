@@ -67,10 +67,10 @@ class Distinct(Generic[T]):
     """The exact number of different `of(record)`, which must be hashable. Keeps each of them:
     `ApproximateDistinct` needs a few kilobytes however many they are."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("of",)
 
     def __init__(self, of: Callable[[T], Any], /) -> None:
-        self._of = checked("Distinct", of)
+        self.of = checked("Distinct", of)
 
     def create(self) -> set[Any]:
         """Start with no value."""
@@ -78,7 +78,7 @@ class Distinct(Generic[T]):
 
     def add(self, accumulator: set[Any], record: T, timestamp: int, /) -> set[Any]:
         """Remember the record's value."""
-        accumulator.add(self._of(record))
+        accumulator.add(self.of(record))
         return accumulator
 
     def merge(self, left: set[Any], right: set[Any], /) -> set[Any]:

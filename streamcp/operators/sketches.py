@@ -32,10 +32,10 @@ _LG_REGISTERS = 12
 class _Sketched(Generic[T]):
     """Keeps values until they are many, then puts them into the sketch."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("of",)
 
     def __init__(self, of: Callable[[T], Any], /) -> None:
-        self._of = checked(type(self).__name__, of)
+        self.of = checked(type(self).__name__, of)
 
     def create(self) -> list[Any]:
         """Start with no sketch and no value."""
@@ -58,7 +58,7 @@ class _Sketched(Generic[T]):
         return [self._packed(packed, values), []]
 
     def _value(self, record: T) -> Any:
-        return self._of(record)
+        return self.of(record)
 
     def _packed(self, sketches: Iterable[bytes], values: list[Any]) -> bytes:
         raise NotImplementedError
@@ -76,7 +76,7 @@ class ApproximateDistinct(_Sketched[T]):
         return round(estimate)
 
     def _value(self, record: T) -> int:
-        value = self._of(record)
+        value = self.of(record)
         # The sketch takes signed numbers. Python's hash, and so ours, is the same for -1 and -2.
         return stable_hash(value) - 2**63 + (1 if value == -1 else 0)
 

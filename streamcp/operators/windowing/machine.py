@@ -50,7 +50,8 @@ class WindowContext(Protocol):
 class WindowMachine:
     """The common part of the machines for each kind of window.
 
-    - `fn(record, state, context)` and `on_timer(timestamp, state, context)` return what is emitted.
+    - `fn(record, state, context)` and the timer function return what is emitted. Timers that the
+      timer function sets come to an end by themselves.
     - `state` makes the state of a key without windows.
     - `late` is the tag to which records go that come too late for every window.
     """
@@ -59,6 +60,11 @@ class WindowMachine:
 
     fn: Callable[[Any, Any, WindowContext], Sequence[WindowResult[Any, Any]]]
     state: Callable[[], Any]
+
+    @property
+    def timer(self) -> Callable[[int, Any, WindowContext], Sequence[WindowResult[Any, Any]]] | None:
+        """The timer function, `on_timer(timestamp, state, context)`; None if no timers are set."""
+        return None
 
     def __init__(
         self, aggregate: Aggregate[Any, Any], emit: Emit, lateness: int, late: Any

@@ -67,6 +67,13 @@ def needs_merge(windows: Windows) -> bool:
     return isinstance(windows, Session | Sliding)
 
 
+def needs_time(windows: Windows, emit: Emit) -> bool:
+    """Say whether these windows mean nothing on a stream without event time."""
+    if isinstance(windows, Global):
+        return emit.kind != "on_each"
+    return not isinstance(windows, CountWindow)
+
+
 def _grid(windows: Windows) -> Grid:
     if isinstance(windows, Global):
         return GlobalGrid()

@@ -2,8 +2,8 @@
 
 A session is [start, end), its end one gap behind its last record; sessions of a key never overlap,
 for a record that touches two makes one of them. So that this holds for those that were emitted
-too, a key remembers the end of its last forgotten session for as long as a record that reaches into
-it could pass for one in time: such a record is late, and never a part of the next session.
+too, a key remembers the end of its last forgotten session, as long as it has others or a record
+that reaches into it could pass for one in time: that one is late, never a part of the next session.
 
 A session has one timer, set at what was its end then. When it fires and the session has grown,
 it is set anew: a timer per gap, not per record.
@@ -11,7 +11,7 @@ it is set anew: a timer per gap, not per record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,6 +132,11 @@ class SessionMachine(WindowMachine):
 
     # ---- timers
 
+    @property
+    def timer(self) -> Callable[[int, Any, WindowContext], Sequence[WindowResult[Any, Any]]]:
+        """The timer function."""
+        return self.on_timer
+
     def on_timer(
         self, at: int, state: SessionState, context: WindowContext
     ) -> list[WindowResult[Any, Any]]:
@@ -163,18 +168,16 @@ class SessionMachine(WindowMachine):
         return [self._result_of(session, context) for session in changed]
 
     def _forget(self, gone: int, at: int, state: SessionState, context: WindowContext) -> None:
-        """Forget the first sessions, and that there were any, when that cannot matter any more:
-        no record that reaches into the last of them passes for one in time."""
+        """Forget the first sessions; and when none is left, that there were any, as soon as no
+        record that reaches into the last of them passes for one in time."""
         if gone:
             state.forgotten = state.sessions[gone - 1].end
             del state.sessions[:gone]
         until = state.forgotten - 1 + self._lateness + self._gap - 1
-        if until <= at:
-            state.forgotten = MIN_TIMESTAMP
-        if gone and until > at:
-            context.set_timer(until)
-        if not state.sessions and state.forgotten == MIN_TIMESTAMP:
+        if until <= at and not state.sessions:
             context.clear_state()
+        elif until > at and gone:
+            context.set_timer(until)
 
 
 def _start(session: OneSession) -> int:

@@ -13,7 +13,7 @@ that of the next one, while that has slices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,6 +168,11 @@ class SliceMachine(WindowMachine):
         return (self._merged(map(state.slices.__getitem__, covered)),) if covered else ()
 
     # ---- timers
+
+    @property
+    def timer(self) -> Callable[[int, Any, WindowContext], Sequence[WindowResult[Any, Any]]]:
+        """The timer function."""
+        return self.on_timer
 
     def on_timer(
         self, at: int, state: SliceState, context: WindowContext

@@ -122,6 +122,17 @@ def test_late_event_of_a_closed_session_is_not_glued_to_the_next_one() -> None:
     assert emitted(session) == [(16, 21, 1)]
 
 
+def test_record_between_a_closed_session_and_an_open_one_that_touch_is_late() -> None:
+    session = run(Session("8ms"))
+    session.record(0)
+    session.record(8)
+    session.advance(14)
+    assert emitted(session) == [(0, 8, 1)]
+    session.record(7, "late one")
+    session.advance(MAX_TIMESTAMP)
+    assert (emitted(session), session.late) == ([(8, 16, 1)], ["late one"])
+
+
 def test_session_whose_predecessor_is_forgotten_takes_what_is_not_late() -> None:
     session = run(Session("5ms"))
     session.record(16)

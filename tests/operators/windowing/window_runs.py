@@ -36,7 +36,7 @@ class Context:
 class WindowRun:
     """The key "k" of a window machine: records and watermarks in, `results` and `late` out.
 
-    With `restoring`, the machine is made anew, and its state goes through bytes before each call."""
+    With `restoring`, it is made anew, and its state goes through bytes, before every call."""
 
     def __init__(self, make: Callable[[], WindowMachine], *, restoring: bool = False) -> None:
         self.results: list[WindowResult[str, Any]] = []
@@ -61,7 +61,7 @@ class WindowRun:
             self._fire(due)
 
     def _fire(self, due: int) -> None:
-        self._call(due, lambda machine, state, context: machine.on_timer(due, state, context))
+        self._call(due, lambda machine, state, context: machine.timer(due, state, context))
 
     def _call(self, timestamp: int, call: Callable[[Any, Any, Context], Any]) -> None:
         if self._restoring:
