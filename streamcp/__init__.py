@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         StreamcpError,
         TransactionLost,
     )
+    from streamcp.operators.calls import call_id
     from streamcp.operators.context import BroadcastContext, KeyContext
     from streamcp.operators.failures import Failure
     from streamcp.operators.sinks import PlainSink, Sink, StagedSink, Transaction, TransactionalSink
@@ -90,6 +91,7 @@ __all__ = [
     "Transaction",
     "TransactionLost",
     "TransactionalSink",
+    "call_id",
     "codec",
     "collect",
     "discard",
@@ -145,6 +147,7 @@ _HOMES = {
     "Transaction": "streamcp.operators.sinks:Transaction",
     "TransactionLost": "streamcp.errors:TransactionLost",
     "TransactionalSink": "streamcp.operators.sinks:TransactionalSink",
+    "call_id": "streamcp.operators.calls:call_id",
     "codec": "streamcp.serialization.registry:codec",
     "collect": "streamcp.connectors.collect:collect",
     "discard": "streamcp.connectors.collect:discard",

@@ -140,9 +140,9 @@ class Assignment:
         return self._then[subtask.task].parallelism != self.parallelism(step)
 
     def divided_by_key(self, handle: SectionHandle) -> bool:
-        """Say whether a section is divided among the owners of its keys: state always, and the
-        pending list of a keyed step if the job has changed."""
-        if handle.kind == "pending":
+        """Say whether a section is divided among the owners of its keys: state always, and what is
+        pending in a keyed step, with the ids of its calls, if the job has changed."""
+        if handle.kind in ("pending", "calls"):
             return self.changed and "state" in self._job.places[handle.name]
         return handle.kind == "state"
 
@@ -234,6 +234,9 @@ class Assignment:
 
 
 def _is_empty(handle: SectionHandle) -> bool:
+    """Whether nothing is lost without it. Ids of calls are of use only with these calls."""
+    if handle.kind == "calls":
+        return True
     return handle.kind in ("state", "pending", "rest") and not handle.records
 
 

@@ -19,6 +19,7 @@ SectionKind: TypeAlias = Literal[
     "rest",  # records that a source yielded and the pipeline has not worked off
     "state",  # keyed state with its timers; one or more frames per key group
     "broadcast",  # the state that a broadcast input changes; every subtask's is the same
+    "calls",  # ids that an async step has given: how many, and those of calls that had not ended
     "pending",  # the pending list of an async step or sink, in arrival order
     "transactions",  # of a sink: those not known to be committed
     "channel",  # captured in-flight records of one input channel
@@ -121,8 +122,9 @@ class Manifest:
     `classes` is the class table (see `serialization`), `statistics` the job-wide figures of the
     checkpoint as plain JSON values, `final` marks the last checkpoint of a job that finished.
     `fork` is in the names of the transactions of a job that began from a savepoint (rule P30).
-    `replaying` says that it may hold data which a restore of a changed job has put to other places
-    and which was not worked off (rule P41). Times are milliseconds since the epoch.
+    `life` is in the ids of its calls. `replaying` says that it may hold data which a restore of a
+    changed job has put to other places and which was not worked off (rule P41). Times are
+    milliseconds since the epoch.
     """
 
     job: str
@@ -139,3 +141,4 @@ class Manifest:
     final: bool = False
     fork: str = ""
     replaying: bool = False
+    life: str = ""

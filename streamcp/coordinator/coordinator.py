@@ -475,6 +475,7 @@ class Coordinator:
             final=pending.kind == "final",
             fork=facts.fork,
             replaying=pending.replaying,
+            life=facts.life,
         )
 
     def _completed(self, pending: PendingCheckpoint) -> None:

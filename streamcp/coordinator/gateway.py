@@ -80,3 +80,4 @@ class JobFacts:
     senders: Mapping[SubtaskId, frozenset[SubtaskId]]
     sources: frozenset[SubtaskId]
     fork: str = ""
+    life: str = ""

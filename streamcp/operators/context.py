@@ -35,6 +35,10 @@ class KeyEffects(Protocol):
         """Forget the state and the timers of the call's key."""
         ...
 
+    def call_id(self) -> str:
+        """The id of the call; see `calls.call_id`."""
+        ...
+
 
 class KeyContext(Generic[K]):
     """The key that a call works for, and its timers.
@@ -54,6 +58,12 @@ class KeyContext(Generic[K]):
         self.key = key
         self.timestamp = timestamp
         self._effects = effects
+
+    @property
+    def call_id(self) -> str:
+        """The idempotency key of this call, the same text when it is made again; for coroutine
+        functions. See `streamcp.call_id`."""
+        return self._effects.call_id()
 
     @overload
     def set_timer(self, at: Timestamp, /) -> None: ...

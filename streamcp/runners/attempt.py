@@ -41,7 +41,7 @@ STAGED_CHANNELS = 10
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """What an attempt starts from. `fork` is in the names of its transactions; those of all
-    `forks` that the job ever had are its own (rule P30)."""
+    `forks` that the job ever had are its own (rule P30). `life` is in the ids of its calls."""
 
     plan: PhysicalPlan
     settings: JobSettings
@@ -53,6 +53,7 @@ class Prepared:
     fork: str = ""
     forks: tuple[str, ...] = ("",)
     new_channel: NewChannel = Channel
+    life: str = ""
 
 
 class Attempt:
@@ -93,6 +94,7 @@ class Attempt:
             plan.senders(),
             sources,
             self._prepared.fork,
+            self._prepared.life,
         )
 
     async def run(self, on_running: Callable[[], None]) -> str:
@@ -142,6 +144,7 @@ class Attempt:
                 for opener in _openers(prepared.plan)
             },
             fork=prepared.fork,
+            life=prepared.life,
             report=self._log.record,
         )
 

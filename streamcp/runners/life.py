@@ -84,6 +84,9 @@ class JobLife:
         self._files = files
         self._new_channel = new_channel
         self._fork = ""
+        # Tells runs apart that have nothing to do with each other. One with storage goes on with
+        # what an earlier one began, also before its first checkpoint.
+        self._life = "" if storage is not None else new_fork()
         self._attempt: Attempt | None = None
         self._state: JobState = "starting"
         self._attempts = 0
@@ -350,6 +353,7 @@ class JobLife:
             stored.fork,
             stored.forks,
             self._new_channel,
+            self._life if restorable is None else restorable.manifest.life,
         )
 
     def _read(self) -> tuple[StoredAttempt, Restorable | None]:
@@ -383,6 +387,7 @@ class JobLife:
         stored = storage.start_attempt(take_over=settings.take_over and first, origin=origin)
         if settings.fresh and first:
             self._oldest_usable = stored.number
+            self._life = str(stored.number)
         if stored.begun_from is not None and not stored.completed and begun is None:
             self._refuse_to_forget(stored.begun_from)
         return stored

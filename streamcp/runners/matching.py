@@ -92,11 +92,11 @@ def _places(node: Node) -> frozenset[SectionKind]:
         case KeyedBroadcastStep():
             return frozenset({"state", "broadcast"})
         case ProcessStep() if node.spec.calls is not None:
-            return frozenset({"state", "pending"})
+            return frozenset({"state", "pending", "calls"})
         case ProcessStep() | CountStep() | ReduceStep() | ScanStep():
             return frozenset({"state"})
         case Call() if node.spec.calls is not None:
-            return frozenset({"pending"})
+            return frozenset({"pending", "calls"})
         case _:
             return frozenset()
 
@@ -181,6 +181,7 @@ _CONTENTS: dict[SectionKind, str] = {
     "rest": "{} records that were read and not worked off",
     "state": "state of {} keys",
     "broadcast": "broadcast state",
+    "calls": "ids of calls",
     "pending": "{} pending records",
     "transactions": "{} transactions that were not committed",
 }

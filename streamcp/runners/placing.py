@@ -127,8 +127,9 @@ class _Placing:
             for positions in values:
                 self._place_positions(old, step, positions)
         elif self._assignment.divided_by_key(handle):
-            for entries in values:
-                self._divide_pending(step, entries)
+            divide = self._divide_calls if handle.kind == "calls" else self._divide_pending
+            for value in values:
+                divide(old, step, value)
         else:
             heir = self._assignment.heir(step, old)
             self._joined.setdefault((heir, handle.kind, step), []).extend(values)
@@ -157,7 +158,19 @@ class _Placing:
             and any(node.label == step for node in subtask.chain.meters)
         ]
 
-    def _divide_pending(self, step: str, entries: Sequence[tuple[int, Any]]) -> None:
+    def _divide_calls(self, old: SubtaskId, step: str, value: Any) -> None:
+        """Give the ids of outstanding calls of a keyed step to the owners of their keys, and what
+        was counted to one subtask: only the sum counts."""
+        pages, open_calls = value
+        divided: dict[SubtaskId, list[Any]] = {self._assignment.heir(step, old): []}
+        for call in open_calls:
+            owner = self._assignment.owner(step, self._group(call[0]))
+            divided.setdefault(owner, []).append(call)
+        for owner, own in divided.items():
+            self._joined.setdefault((owner, "calls", step), []).append((pages, own))
+            pages = ()
+
+    def _divide_pending(self, _: SubtaskId, step: str, entries: Sequence[tuple[int, Any]]) -> None:
         """Give each pending entry of a keyed step to the owner of its key, in their order."""
         any_subtask = self._by_id[self._assignment.owner(step, 0)]
         assert isinstance(any_subtask, KeyedAsyncSubtask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from itertools import chain
 from typing import Any
 
@@ -55,6 +55,14 @@ class AsyncSubtask(PooledSubtask):
         """The record of a call, alone in a tuple."""
         return (self._pending.record(ticket, 1),)
 
+    def content_of(self, ticket: Ticket) -> tuple[Hashable, Any]:
+        """The record of a call as it came."""
+        return None, self._pending.record(ticket, 2)
+
+    def has_ended(self, ticket: Ticket) -> bool:
+        """Its result, or failure, is there."""
+        return self._pending.has_ended(ticket)
+
     def succeeded(self, ticket: Ticket, result: Any) -> None:
         """Keep a result until its turn comes and the outputs have room."""
         self._finish(ticket, result)
@@ -80,7 +88,7 @@ class AsyncSubtask(PooledSubtask):
 
     def own_sections(self) -> list[Freezing]:
         """The pending list, beside the states of fused keyed steps."""
-        sections: list[Freezing] = list(self.chain.snapshot())
+        sections: list[Freezing] = [*self.chain.snapshot(), *self.calls_sections()]
         if self._pending.count:
             sections.append(self.pending_section(self._pending.cut(), self._pending.count))
         return sections

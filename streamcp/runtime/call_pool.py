@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Protocol
 
 from streamcp.clock import Clock
 from streamcp.config import Retry
 from streamcp.graph.logical import Node
+from streamcp.operators.calls import OWN_CALL
 from streamcp.operators.steps import AsyncOptions
 from streamcp.runtime.blocking import BLOCKING
 from streamcp.runtime.calling import failure_of
@@ -74,6 +75,10 @@ class Calls(Protocol):
         """How many calls could be started now."""
         ...
 
+    def call_id(self, ticket: Any) -> str:
+        """The id of a call that is being made."""
+        ...
+
     def record_of(self, ticket: Any) -> tuple[Any, ...]:
         """The record of a call, alone in a tuple; nothing for a call without one (a timer)."""
         ...
@@ -87,13 +92,16 @@ class Calls(Protocol):
 
 
 class _Worker:
-    """One task of the pool. `serial` and `timed_out` are for `Deadlines`; `variables` are the
-    context variables of its task."""
+    """One task of the pool, and the call that it makes. `serial` and `timed_out` are for
+    `Deadlines`; `variables` are the context variables of its task, `pristine` as they were."""
 
-    __slots__ = ("serial", "task", "timed_out", "variables")
+    __slots__ = ("pristine", "serial", "task", "ticket", "timed_out", "variables")
 
-    def __init__(self, variables: Context) -> None:
-        self.variables = variables
+    def __init__(self, calls: Calls) -> None:
+        self.ticket: Any = None
+        self.variables = copy_context()
+        self.variables.run(OWN_CALL.set, lambda: calls.call_id(self.ticket))
+        self.pristine = self.variables.copy()
         self.task: asyncio.Task[Any] | None = None
         self.serial = 0
         self.timed_out = False
@@ -131,7 +139,6 @@ class CallPool:
         self._blocking = context.blocking
         self._meter = meter
         self._node = node
-        self._variables = copy_context()
         self._careful = False
         self._workers: list[_Worker] = []
         self._idle: deque[asyncio.Future[None]] = deque()
@@ -149,9 +156,8 @@ class CallPool:
 
     def begin(self, group: asyncio.TaskGroup) -> None:
         """Start the workers as children of `group`."""
-        self._variables = copy_context()
         for number in range(self._options.concurrency):
-            worker = _Worker(self._variables.copy())
+            worker = _Worker(self._calls)
             name = f"{self._node.label} call {number}"
             worker.task = group.create_task(self._work(worker), name=name, context=worker.variables)
             self._workers.append(worker)
@@ -207,7 +213,7 @@ class CallPool:
                 self._running = None
                 since = _NEVER
             now = clock.monotonic()
-            if now - since >= BLOCKING or worker.variables != self._variables:
+            if now - since >= BLOCKING or worker.variables != worker.pristine:
                 self._careful, self._simple = True, False
             since = now
             if self._running is not worker:
@@ -235,6 +241,7 @@ class CallPool:
             except IndexError:
                 return False
             self._running = worker
+            worker.ticket = ticket
             if not simple:
                 await self._attempts(worker, ticket)
             else:
@@ -300,7 +307,7 @@ class CallPool:
         if self._deadlines is not None:
             self._deadlines.watch(worker)
         try:
-            result = await self._called(ticket, attempt)
+            result = await self._called(worker, ticket, attempt)
         except asyncio.CancelledError as error:
             self._end_attempt(worker)
             raise failure_of(error) from error
@@ -310,11 +317,11 @@ class CallPool:
         self._end_attempt(worker)
         return result
 
-    def _called(self, ticket: Any, attempt: int) -> Awaitable[Any]:
+    def _called(self, worker: _Worker, ticket: Any, attempt: int) -> Awaitable[Any]:
         if not self._careful:
             return self._calls.call(ticket, attempt)
         call = partial(self._calls.call, ticket, attempt)
-        return self._blocking.watched(self._node, call, self._variables.copy())
+        return self._blocking.watched(self._node, call, worker.pristine.copy())
 
     def _end_attempt(self, worker: _Worker) -> None:
         """Take the timeout's cancellation back; raise TimeoutError if there was one, whatever the

@@ -15,6 +15,7 @@ from streamcp.identifiers import SubtaskId
 from streamcp.observability.events import Event
 from streamcp.operators.steps import Opener
 from streamcp.runtime.blocking import BlockingNotices
+from streamcp.runtime.call_ids import StepCallIds
 from streamcp.runtime.throttle import StepLimits
 from streamcp.runtime.waking import Turns
 from streamcp.serialization.serializer import Serializer
@@ -69,8 +70,8 @@ class TaskContext:
     event loop. `keep_records`: in-flight records must survive (checkpoints are on).
     `at_least_once`: barriers are only counted (rule P29). `incremental`: snapshots of keyed state
     hold changes only, where they may (rule P39). `fork` is in the names of transactions
-    (see `TransactionId`). `report` is told of what happens; `blocking` takes notice of steps
-    that hold the event loop."""
+    (see `TransactionId`), `life` in the ids of calls. `report` is told of what happens; `blocking`
+    takes notice of steps that hold the event loop."""
 
     job: str
     attempt: int
@@ -86,8 +87,10 @@ class TaskContext:
     at_least_once: bool = False
     incremental: bool = False
     fork: str = ""
+    life: str = ""
     report: Callable[[Event], object] = lambda event: None
     blocking: BlockingNotices = field(init=False)
+    _call_ids: dict[str, StepCallIds] = field(init=False, default_factory=dict)
     _limits: dict[str, StepLimits] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -109,6 +112,12 @@ class TaskContext:
         if step not in self._limits:
             self._limits[step] = StepLimits(rates, breaker, self.clock.monotonic())
         return self._limits[step]
+
+    def call_ids_of(self, step: str) -> StepCallIds:
+        """The ids of calls that all subtasks of a step share."""
+        if step not in self._call_ids:
+            self._call_ids[step] = StepCallIds(self.job, step, self.life)
+        return self._call_ids[step]
 
     def chances(self, subtask: SubtaskId) -> Callable[[], float]:
         """Make what draws the chances of a subtask, from 0 to 1: the same ones in the same attempt

@@ -8,7 +8,8 @@ between holds the state before the call, and the record among the pending ones (
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Hashable
+from functools import partial
 from typing import Any
 
 from streamcp.checkpoint.snapshot import SectionKind
@@ -85,12 +86,27 @@ class KeyedAsyncSubtask(PooledSubtask):
         """The record of a call, alone in a tuple; nothing for that of a timer."""
         return () if slot.is_timer else (slot.record,)
 
+    def content_of(self, slot: Slot) -> tuple[Hashable, Any]:
+        """The key, and what is called for: the record as it came, by its input, or a timer."""
+        if slot.is_timer:
+            return slot.key, (slot.key, "timer", slot.record)
+        record = slot.record
+        if slot.frozen is not None:
+            record = self.context.serializer.loads(slot.frozen)
+        return slot.key, (slot.key, slot.port, record)
+
+    def has_ended(self, slot: Slot) -> bool:
+        """Its effects are committed, or it has failed."""
+        return slot.result is not None
+
     def call(self, slot: Slot, attempt: int) -> Awaitable[Any]:
         """Begin an attempt on a fresh copy of the state."""
         entry = self._state[slot.key]
         if slot.effects is not None:
             slot.effects.ended = True  # of the attempt before
-        slot.effects = Effects(may_set_timers=self._on_timer is not None)
+        slot.effects = Effects(
+            may_set_timers=self._on_timer is not None, own_call=partial(self.call_id, slot)
+        )
         context = KeyContext(slot.key, self.context.clock.wall_ms(), slot.effects)
         slot.copy = self.context.serializer.copy(entry.value, step=self._node.label)
         if slot.is_timer:
@@ -151,6 +167,7 @@ class KeyedAsyncSubtask(PooledSubtask):
     def own_sections(self) -> list[Freezing]:
         """State, pending list, and the states of fused keyed steps."""
         sections: list[Freezing] = [self._state.snapshot(), *self.chain.snapshot()]
+        sections += self.calls_sections()
         if self._slots:
             entries = [self._entry(slot) for slot in self._slots]
             sections.append(self.pending_section(lambda: entries, len(entries)))

@@ -12,6 +12,7 @@ from typing import Any
 from streamcp.clock import Clock
 from streamcp.errors import DefinitionError
 from streamcp.graph.logical import Node
+from streamcp.operators.calls import OwnCall
 from streamcp.operators.context import KeyContext
 from streamcp.runtime.blocking import BlockingNotices
 from streamcp.runtime.calling import Push, Reporter, expanded
@@ -30,9 +31,10 @@ NOTHING: Any = object()
 class Effects:
     """What one call of a keyed function asks for; applied when the call's effects commit."""
 
-    __slots__ = ("cleared", "ended", "may_set_timers", "timers", "used")
+    __slots__ = ("_own_call", "cleared", "ended", "may_set_timers", "timers", "used")
 
-    def __init__(self, *, may_set_timers: bool) -> None:
+    def __init__(self, *, may_set_timers: bool, own_call: OwnCall | None = None) -> None:
+        self._own_call = own_call
         self.cleared = False
         self.ended = False
         self.used = False
@@ -48,6 +50,15 @@ class Effects:
             )
         self.used = True
         self.timers.append(at)
+
+    def call_id(self) -> str:
+        """The id of the call."""
+        self._refuse_if_ended()
+        if self._own_call is None:
+            raise DefinitionError(
+                "call_id is for coroutine functions: write the step's function with async def"
+            )
+        return self._own_call()
 
     def _refuse_if_ended(self) -> None:
         if self.ended:

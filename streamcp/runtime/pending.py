@@ -180,6 +180,11 @@ class PendingList:
             return self._serializer.loads(chunk.frozen[i])
         return chunk.records[i]
 
+    def has_ended(self, ticket: Ticket) -> bool:
+        """Say whether a call has come to its result, or failure."""
+        chunk, i = ticket
+        return chunk.results[i] is not MISSING
+
     def finish(self, ticket: Ticket, result: Any) -> None:
         """Take a result (or a `Failed`)."""
         chunk, i = ticket

@@ -7,15 +7,17 @@ pending is in the snapshot, and no call is waited for (rule P20).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Any
 
+from streamcp.checkpoint.snapshot import SectionKind
 from streamcp.operators.steps import Call
+from streamcp.runtime.call_ids import SubtaskCallIds
 from streamcp.runtime.call_pool import CallPool, Calls
 from streamcp.runtime.calling import expanded
 from streamcp.runtime.meters import Waiting
 from streamcp.runtime.pending import CapturedPending
-from streamcp.runtime.snapshots import CapturedSection
+from streamcp.runtime.snapshots import CapturedSection, Freezing
 from streamcp.runtime.subtask import Subtask
 from streamcp.serialization.captured import Captured
 
@@ -50,6 +52,8 @@ class PooledSubtask(Subtask):
         self.turns.held = self.chain.measure_calls
         self._captured: dict[int, Captured] = {}  # pending lists of checkpoints under way
 
+        self._ids: SubtaskCallIds | None = None  # once the first one is asked for
+
         self.direct: Callable[[Any], Awaitable[Any]] | None = None
         self.in_place = False
         self.told = False
@@ -78,6 +82,14 @@ class PooledSubtask(Subtask):
         """The record of a call, alone in a tuple; nothing for that of a timer."""
         raise NotImplementedError
 
+    def content_of(self, ticket: Any) -> tuple[Hashable, Any]:
+        """The key of what a call is for, None without one, and its content as it came."""
+        raise NotImplementedError
+
+    def has_ended(self, ticket: Any) -> bool:
+        """A call will not be made again."""
+        raise NotImplementedError
+
     def admit_records(self, records: list[Any]) -> None:
         """Append records to the pending list."""
         raise NotImplementedError
@@ -93,6 +105,39 @@ class PooledSubtask(Subtask):
 
     def begin_round(self) -> None:
         """The task looks at everything anew."""
+
+    # ---- ids of calls
+
+    def call_id(self, ticket: Any) -> str:
+        """The id of a call that has not ended; see `operators.calls`."""
+        ids = self._call_ids()
+        if len(ids) > 2 * self._bound:
+            ids.forget(self.has_ended)
+        key, content = self.content_of(ticket)
+        step = self._node.label
+        return ids.of(ticket, key, self.context.serializer.digest(content, step=step))
+
+    def _call_ids(self) -> SubtaskCallIds:
+        if self._ids is None:
+            self._ids = SubtaskCallIds(self.context.call_ids_of(self._node.label))
+        return self._ids
+
+    def calls_sections(self) -> list[Freezing]:
+        """Capture the ids of calls, if there are any."""
+        if self._ids is None:
+            return []
+        self._ids.forget(self.has_ended)
+        step = self._node.label
+        captured = Captured(self._ids.snapshot(), self.context.serializer, step=step)
+        return [CapturedSection("calls", step, [captured], 0)]
+
+    def restore(self, kind: SectionKind, name: str, values: list[Any]) -> None:
+        """Take back the ids of calls, or the state of a fused step."""
+        if kind == "calls":
+            for pages, open_calls in values:
+                self._call_ids().restore(pages, open_calls)
+        else:
+            super().restore(kind, name, values)
 
     # ---- snapshot
 

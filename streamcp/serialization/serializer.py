@@ -14,6 +14,7 @@ from typing import Any, Final
 from streamcp.errors import SerializationError
 from streamcp.serialization.builtin_types import builtin_shape
 from streamcp.serialization.deserializer import Deserializer
+from streamcp.serialization.digest import digest
 from streamcp.serialization.reader import MAKE
 from streamcp.serialization.registry import TypeRegistry, advice
 from streamcp.serialization.shapes import Make, Shape, Take, UnwritableError
@@ -104,6 +105,18 @@ class Serializer:
             return NOT_FLAT
         return self._makers[number](values)
 
+    def digest(self, value: Any, *, step: str) -> bytes:
+        """Return 16 bytes that tell the content of `value`, the same ones in every attempt.
+
+        Raises SerializationError as `dumps` does."""
+        try:
+            return digest(value, self._shape)
+        except Exception as error:  # reading a field may run anything of the user's
+            raise SerializationError(
+                f"step {step!r}: the content of a {type(value).__qualname__} cannot be told: "
+                f"{error}"
+            ) from error
+
     def classes(self) -> tuple[dict[str, Any], ...]:
         """The class table, as plain JSON values; the number of a class is its index."""
         return tuple(self._table)
@@ -113,14 +126,18 @@ class Serializer:
 
         Raises UnwritableError if a snapshot cannot hold instances of `cls`.
         """
-        shape = self._registry.shape(cls) or builtin_shape(cls)
-        if shape is None:
-            raise UnwritableError(advice(cls))
+        shape = self._shape(cls)
         number = self._numbers.get(shape.name)
         if number is None:
             number = self._enter(shape)
         self._writers[cls] = (number,), shape.take
         return self._writers[cls]
+
+    def _shape(self, cls: type) -> Shape:
+        shape = self._registry.shape(cls) or builtin_shape(cls)
+        if shape is None:
+            raise UnwritableError(advice(cls))
+        return shape
 
     def _enter(self, shape: Shape) -> int:
         number = self._numbers[shape.name] = len(self._table)

@@ -191,6 +191,7 @@ def decode_manifest(document: Document, kind: ManifestKind = "manifest") -> Mani
         final=fields.boolean("final"),
         fork=fields.optional_text("fork") or "",
         replaying=fields.boolean("replaying", absent=False),
+        life=fields.optional_text("life") or "",
     )
 
 

@@ -11,7 +11,10 @@ import pytest
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/external-services.md"
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-OUTPUT = [["10.0", "9.0", "XXX: KeyError: 'XXX'"]]
+OUTPUT = [
+    ["10.0", "9.0", "XXX: KeyError: 'XXX'"],
+    ["500", "250", "500", "[250, 500, 500]"],
+]
 
 
 def test_page_has_its_programs() -> None:

@@ -23,6 +23,9 @@ class Recorder:
     def clear_state(self) -> None:
         self.calls.append("clear")
 
+    def call_id(self) -> str:
+        return "7"
+
 
 def _context(timestamp: int = 1_000) -> tuple[KeyContext[str], list[int | str]]:
     recorder = Recorder()
@@ -32,6 +35,11 @@ def _context(timestamp: int = 1_000) -> tuple[KeyContext[str], list[int | str]]:
 def test_context_tells_key_and_time() -> None:
     context, _ = _context()
     assert (context.key, context.timestamp) == ("FR", 1_000)
+
+
+def test_call_id_is_that_of_the_call() -> None:
+    context, _ = _context()
+    assert context.call_id == "7"
 
 
 def test_absolute_time_is_passed_on() -> None:

@@ -56,6 +56,9 @@ class Calls:
         finally:
             self.running -= 1
 
+    def call_id(self, ticket: Any) -> str:
+        return f"of {ticket}"
+
     def record_of(self, ticket: Any) -> tuple[Any, ...]:
         return (ticket,)
 

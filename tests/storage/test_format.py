@@ -171,6 +171,9 @@ def test_manifest_written_before_jobs_could_change_is_read() -> None:
     assert not decode(sealed(document)).replaying
     changed = replace(MANIFEST, replaying=True)
     assert decode(format.encode_manifest(changed, 7)).replaying
+    assert document["manifest"].pop("life") == ""  # type: ignore[attr-defined]
+    assert decode(sealed(document)).life == ""
+    assert decode(format.encode_manifest(replace(MANIFEST, life="7"), 7)).life == "7"
 
 
 @pytest.mark.parametrize(

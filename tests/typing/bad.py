@@ -103,6 +103,7 @@ orders.map(str, rate=sc.Rate(100))  # error: a plain function has no rate
 orders.map(notify, breaker=5)  # error: a number is no circuit breaker
 sc.Rate(100, per=1)  # error: a bare number is no duration
 sc.Rate(100, key="country")  # error: a text is no function
+sc.call_id("order")  # error: it takes nothing
 orders.map(notify, on_error="ignore")  # error: no such choice
 orders.map(notify, "notify")  # error: options are keyword-only
 orders.map(rate, uses=open_http)  # error: another service than the function's
@@ -165,3 +166,4 @@ def wrong_timers(ctx: sc.KeyContext[str]) -> None:
     ctx.set_timer(after=30)  # error: a bare number is no duration
     ctx.set_timer()  # error: no time
     ctx.key.append(1)  # error: the key is a text
+    ctx.call_id()  # error: a text is no function

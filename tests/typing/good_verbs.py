@@ -60,6 +60,9 @@ assert_type(orders.map(lambda order: order.country).map(str.upper), sc.Step[str,
 assert_type(orders.map(lambda order: order.country).map(json.loads), sc.Step[str, Any])
 
 
+assert_type(sc.call_id(), str)
+
+
 # ---- filter
 async def is_known(order: Order) -> bool:
     return order.id > 0

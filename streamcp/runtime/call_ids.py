@@ -1,0 +1,140 @@
+"""Ids of calls, by which a service can tell that a call is made again (decision 0017).
+
+An id is made of the job's life, the step, the content of what is called for, and a number: how
+often that content was called for before. A call that is made again after a restore has the same
+content, and finds the same number: counts are in the snapshot, and so are the numbers of calls
+that had not ended.
+
+Counting each content apart would need a memory of every record that ever passed. So contents
+share counters: one of `BUCKETS`, by its digest. The numbers of one content still never repeat,
+so no id is ever given twice; but they depend on how contents with the same counter are mixed.
+Plain synchronous code: knows no task, no call and no file.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeAlias
+
+from xxhash import xxh3_128_hexdigest
+
+# A record that others overtake after a restore finds another number with a chance of one in so
+# many per record.
+BUCKETS = 65_536
+# Counters are kept and written in pages, and only pages that were used.
+_PAGE = 256
+
+Pages: TypeAlias = tuple[tuple[int, bytes], ...]
+Number: TypeAlias = tuple[bytes, int]
+"""Digest of a content, and its number."""
+OpenCall: TypeAlias = tuple[Hashable, bytes, int]
+"""Key of the record, digest of the content, and its number, of a call that has not ended."""
+
+
+class Counts:
+    """How often the contents of each bucket were called for."""
+
+    __slots__ = ("_pages",)
+
+    def __init__(self) -> None:
+        self._pages: dict[int, array[int]] = {}
+
+    def raised(self, content: bytes) -> int:
+        """Count one more; return how many there were before."""
+        page, place = divmod(int.from_bytes(content[:8], "little") % BUCKETS, _PAGE)
+        counters = self._page(page)
+        before = counters[place]
+        counters[place] = before + 1
+        return before
+
+    def add(self, pages: Iterable[tuple[int, bytes]]) -> None:
+        """Add what another one has counted."""
+        for page, counted in pages:
+            others = array("Q")
+            others.frombytes(counted)
+            counters = self._page(page)
+            for place, count in enumerate(others):
+                counters[place] += count
+
+    def pages(self) -> Pages:
+        """Give all that was counted, as plain values."""
+        return tuple((page, counters.tobytes()) for page, counters in self._pages.items())
+
+    def _page(self, page: int) -> array[int]:
+        if page not in self._pages:
+            self._pages[page] = array("Q", bytes(8 * _PAGE))
+        return self._pages[page]
+
+
+class StepCallIds:
+    """What the subtasks of a step share, so that equal records in different ones have different
+    ids. `life` is what tells the runs of a job apart that have nothing to do with each other."""
+
+    __slots__ = ("_prefix", "counts")
+
+    def __init__(self, job: str, step: str, life: str) -> None:
+        self._prefix = f"{life} {len(job)} {job} {step}"
+        self.counts = Counts()
+
+    def text(self, number: Number) -> str:
+        """An id as users see it: 32 hexadecimal digits."""
+        content, count = number
+        return xxh3_128_hexdigest(f"{self._prefix} {content.hex()} {count}".encode())
+
+
+class SubtaskCallIds:
+    """The ids that one subtask has given: by `ticket`, as long as its call has not ended."""
+
+    __slots__ = ("_calls", "_counts", "_left", "_step")
+
+    def __init__(self, step: StepCallIds) -> None:
+        self._step = step
+        self._counts = Counts()
+        self._calls: dict[Any, tuple[Hashable, Number]] = {}
+        self._left: dict[bytes, list[tuple[Hashable, int]]] = {}  # of calls before the restore
+
+    def __len__(self) -> int:
+        """Count the calls that are remembered."""
+        return len(self._calls)
+
+    def of(self, ticket: Any, key: Hashable, content: bytes) -> str:
+        """The id of a call for `content`; `key` is that of its record, None without one.
+
+        A number that was given before the restore, to a call of the same content that had not
+        ended, is given first: calls of one content can take each other's place."""
+        if ticket not in self._calls:
+            left = self._left.get(content)
+            if left:
+                _, count = left.pop(0)
+                if not left:
+                    del self._left[content]
+            else:
+                self._counts.raised(content)
+                count = self._step.counts.raised(content)
+            self._calls[ticket] = key, (content, count)
+        return self._step.text(self._calls[ticket][1])
+
+    def forget(self, has_ended: Callable[[Any], bool]) -> None:
+        """Forget the calls that have ended."""
+        self._calls = {
+            ticket: known for ticket, known in self._calls.items() if not has_ended(ticket)
+        }
+
+    # ---- snapshot and restore
+
+    def snapshot(self) -> tuple[Pages, list[OpenCall]]:
+        """Give what was counted, and the calls that have not ended: `forget` the others first."""
+        open_calls: list[OpenCall] = [(key, *number) for key, number in self._calls.values()]
+        for content, left in self._left.items():
+            open_calls += [(key, content, count) for key, count in left]
+        return self._counts.pages(), open_calls
+
+    def restore(self, pages: Pages, open_calls: Iterable[OpenCall]) -> None:
+        """Take a snapshot back, also several."""
+        self._counts.add(pages)
+        self._step.counts.add(pages)
+        for key, content, count in open_calls:
+            left = self._left.setdefault(content, [])
+            left.append((key, count))
+            left.sort(key=lambda one: one[1])
