@@ -62,6 +62,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "filter": _ASYNC_CALL,
     "flat_map": _ASYNC_CALL,
     "for_each": _POOLED,
+    "batch": _STEP,
+    "unbatch": _STEP,
     "branch": _STEP,
     "iterate": _STEP,
     "process": _POOLED,

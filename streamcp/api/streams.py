@@ -40,6 +40,7 @@ from streamcp.api.options import (
 from streamcp.api.places import calling_place
 from streamcp.api.sinks import Contract, find_sink
 from streamcp.api.states import check_state
+from streamcp.config import Duration, seconds
 from streamcp.errors import DefinitionError
 from streamcp.graph.logical import (
     Broadcast,
@@ -54,6 +55,7 @@ from streamcp.operators.context import KeyContext
 from streamcp.operators.failures import Failure
 from streamcp.operators.sinks import PlainSink, Sink, StagedSink
 from streamcp.operators.steps import (
+    BatchStep,
     BranchStep,
     CountStep,
     FilterStep,
@@ -65,6 +67,7 @@ from streamcp.operators.steps import (
     ReduceStep,
     ScanStep,
     StepSpec,
+    UnbatchStep,
 )
 from streamcp.operators.steps import SinkStep as SinkSpec
 
@@ -322,6 +325,26 @@ class Stream(Generic[T_co]):
         yes, no = (Stream[T_co](self._graph, (Connection(node, side),)) for side in ("yes", "no"))
         return yes, no
 
+    def batch(
+        self, max_size: int, max_wait: Duration, /, **options: Unpack[StepOptions]
+    ) -> Stream[list[T_co]]:
+        """Emit lists of `max_size` records, in their order; one that is not full yet is emitted
+        `max_wait` after its first record, and at the end of the input.
+
+        Put it before a call that takes many records at once; `unbatch` is the way back. Each
+        subtask fills its own. The records of a list that is not full are in every checkpoint."""
+        self._check("batch", options)
+        if type(max_size) is not int or max_size < 1:
+            raise DefinitionError(f"batch({max_size!r}): write a number of records, 1 or more")
+        waits = seconds(max_wait, setting="batch(max_wait)")
+        return Stream(self._graph, (Connection(self._add(BatchStep(max_size, waits), options)),))
+
+    def unbatch(self: Stream[Iterable[U]], **options: Unpack[StepOptions]) -> Stream[U]:
+        """Emit the records of each list, one by one: what `batch` has put together, or what a
+        function made of it."""
+        self._check("unbatch", options)
+        return Stream(self._graph, (Connection(self._add(UnbatchStep(_same), options)),))
+
     def iterate(
         self,
         body: Callable[[Stream[T_co]], tuple[Stream[T_co], Stream[U]]],
@@ -388,6 +411,10 @@ class Stream(Generic[T_co]):
 
     def _exchanged(self, exchange: Exchange) -> tuple[Connection, ...]:
         return tuple(replace(connection, exchange=exchange) for connection in self._connections)
+
+
+def _same(records: Iterable[U]) -> Iterable[U]:
+    return records
 
 
 def _check_retry(contract: Contract) -> None:

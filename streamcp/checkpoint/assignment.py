@@ -237,7 +237,7 @@ def _is_empty(handle: SectionHandle) -> bool:
     """Whether nothing is lost without it. Ids of calls are of use only with these calls."""
     if handle.kind == "calls":
         return True
-    return handle.kind in ("state", "pending", "rest") and not handle.records
+    return handle.kind in ("state", "pending", "rest", "batch") and not handle.records
 
 
 def _essence(tasks: tuple[TaskShape, ...]) -> set[tuple[str, int, tuple[str, ...]]]:

@@ -18,6 +18,7 @@ SectionKind: TypeAlias = Literal[
     "position",  # of a source: {split: position after the last record handed on}
     "rest",  # records that a source yielded and the pipeline has not worked off
     "state",  # keyed state with its timers; one or more frames per key group
+    "batch",  # records of a batch that is not full yet, and when it is due
     "broadcast",  # the state that a broadcast input changes; every subtask's is the same
     "calls",  # ids that an async step has given: how many, and those of calls that had not ended
     "pending",  # the pending list of an async step or sink, in arrival order

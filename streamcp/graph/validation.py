@@ -11,6 +11,7 @@ from streamcp.errors import BuildError
 from streamcp.graph.logical import Connection, Forward, LogicalGraph, Node
 from streamcp.graph.physical import effective_parallelism, reachable
 from streamcp.operators.steps import (
+    BatchStep,
     BroadcastStep,
     Call,
     CountStep,
@@ -23,7 +24,7 @@ from streamcp.operators.steps import (
     SourceStep,
 )
 
-_STATEFUL = (ReduceStep, ScanStep, CountStep, ProcessStep, BroadcastStep)
+_STATEFUL = (BatchStep, ReduceStep, ScanStep, CountStep, ProcessStep, BroadcastStep)
 _ENDS = (SinkStep, ForEachStep)
 
 

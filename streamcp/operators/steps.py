@@ -63,6 +63,20 @@ class FlatMapStep(Call):
 
 
 @dataclass(frozen=True, slots=True)
+class UnbatchStep(FlatMapStep):
+    """Emits every record of a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStep:
+    """Emits lists of up to `max_size` records; one that is not full, `max_wait` seconds after its
+    first record."""
+
+    max_size: int
+    max_wait: float
+
+
+@dataclass(frozen=True, slots=True)
 class ForEachStep(Call):
     """Calls `fn(record)` and emits nothing: a sink, at least once."""
 
@@ -160,6 +174,7 @@ StepSpec: TypeAlias = (
     | MapStep
     | FilterStep
     | FlatMapStep
+    | BatchStep
     | ForEachStep
     | BranchStep
     | IterateStep

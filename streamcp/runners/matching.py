@@ -19,6 +19,7 @@ from streamcp.graph.logical import Broadcast, Forward, HashByKey, LogicalGraph, 
 from streamcp.graph.physical import EdgePlan, PhysicalPlan, plan
 from streamcp.identifiers import SubtaskId
 from streamcp.operators.steps import (
+    BatchStep,
     BroadcastStep,
     Call,
     CountStep,
@@ -87,6 +88,8 @@ def _places(node: Node) -> frozenset[SectionKind]:
             return frozenset({"transactions", "pending"})
         case SinkStep(kind="staged"):
             return frozenset({"transactions"})
+        case BatchStep():
+            return frozenset({"batch"})
         case BroadcastStep():
             return frozenset({"broadcast"})
         case KeyedBroadcastStep():
@@ -180,6 +183,7 @@ _CONTENTS: dict[SectionKind, str] = {
     "position": "positions of its splits",
     "rest": "{} records that were read and not worked off",
     "state": "state of {} keys",
+    "batch": "{} records of a batch that was not full",
     "broadcast": "broadcast state",
     "calls": "ids of calls",
     "pending": "{} pending records",

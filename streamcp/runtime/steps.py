@@ -11,6 +11,7 @@ from streamcp.graph.logical import HashByKey, Node
 from streamcp.graph.physical import TaskPlan
 from streamcp.operators.context import BroadcastContext
 from streamcp.operators.steps import (
+    BatchStep,
     BroadcastStep,
     Call,
     ConnectStep,
@@ -22,6 +23,7 @@ from streamcp.operators.steps import (
     ScanStep,
     SinkStep,
 )
+from streamcp.runtime.batching import BatchRun
 from streamcp.runtime.broadcast_steps import BroadcastRun
 from streamcp.runtime.calling import Push, Reporter, with_service
 from streamcp.runtime.fusing import Loop
@@ -51,6 +53,7 @@ class Chain:
         self._keyed: dict[Node, KeyedRun] = {}
         self._broadcast: dict[Node, BroadcastRun] = {}
         self._sinks: dict[Node, PlainSinkRun] = {}
+        self._batches: dict[Node, BatchRun] = {}
 
     # ---- wiring
 
@@ -82,7 +85,8 @@ class Chain:
     def only_step_behind(self, node: Node, output: str) -> Node | None:
         """The one fused step that alone reads an output, if it is called record by record."""
         step = self._alone_behind(node, output)
-        return step if step is not None and not isinstance(step.spec, SinkStep) else None
+        by_list = step is not None and isinstance(step.spec, SinkStep | BatchStep)
+        return None if by_list else step
 
     def counted_only(self, node: Node, output: str) -> StepMeter | None:
         """The meter of the sink that alone reads an output, if it drops everything."""
@@ -116,6 +120,8 @@ class Chain:
         """Wire a step: a loop over records that begins there, or a sink that takes lists."""
         if isinstance(node.spec, SinkStep):
             return self._plain_sink(node, node.spec).push
+        if isinstance(node.spec, BatchStep):
+            return self._batch(node, node.spec).push
         if (node, port) not in self._loops:
             self._loops[node, port] = Loop(self, node, port)
         return self._loops[node, port].push
@@ -126,6 +132,13 @@ class Chain:
                 node, spec.open(), self.reporter(node), self.meters[node], self._context
             )
         return self._sinks[node]
+
+    def _batch(self, node: Node, spec: BatchStep) -> BatchRun:
+        if node not in self._batches:
+            self._batches[node] = BatchRun(
+                node.label, spec, self.push_behind(node), self.meters[node], self._context
+            )
+        return self._batches[node]
 
     def measure_calls(self) -> None:
         """Find out which call of the fused steps holds the event loop."""
@@ -228,12 +241,25 @@ class Chain:
     @property
     def has_timers(self) -> bool:
         """Some step may set timers."""
-        return any(run.timed for run in self._keyed.values())
+        return bool(self._batches) or any(run.timed for run in self._keyed.values())
+
+    @property
+    def has_open_batches(self) -> bool:
+        """Some `batch` step holds records."""
+        return any(run.is_open for run in self._batches.values())
+
+    def flush_batches(self) -> None:
+        """Hand on what `batch` steps hold, in the order of the steps: the input has ended."""
+        for node in self._plan.members:
+            if node in self._batches:
+                self._batches[node].flush()
 
     def snapshot(self) -> list[Freezing]:
         """Begin a snapshot of every step that has a state."""
         keyed = [run.state.snapshot() for run in self._keyed.values()]
-        return [*keyed, *(run.section() for run in self._broadcast.values())]
+        broadcast = [run.section() for run in self._broadcast.values()]
+        open_batches = [run.section() for run in self._batches.values() if run.is_open]
+        return [*keyed, *broadcast, *open_batches]
 
     def restore(self, step: str, values: list[Any]) -> None:
         """Put the rows of a keyed step back."""
@@ -246,16 +272,25 @@ class Chain:
         run = next(run for run in self._broadcast.values() if run.state.step == step)
         [run.state.value] = values
 
+    def restore_batch(self, step: str, values: list[Any]) -> None:
+        """Put the open batch of a step back."""
+        run = next(run for run in self._batches.values() if run.step == step)
+        for due, records in values:
+            run.restore(due, records)
+
     def fire_timers(self) -> bool:
-        """Fire one due timer of each keyed step; False if none is due."""
+        """Fire one due timer of each step; False if none is due."""
         fired = False
         for run in self._keyed.values():
             fired = run.fire_timers() or fired
+        for batch in self._batches.values():
+            fired = batch.fire() or fired
         return fired
 
     def next_timer(self) -> int | None:
         """The time of the earliest timer (milliseconds since the epoch)."""
         times = [at for run in self._keyed.values() if (at := run.state.next_timer()) is not None]
+        times += [run.due for run in self._batches.values() if run.due is not None]
         return min(times, default=None)
 
 

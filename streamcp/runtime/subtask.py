@@ -170,6 +170,8 @@ class Subtask:
             self.chain.restore(name, values)
         elif kind == "broadcast":
             self.chain.restore_broadcast(name, values)
+        elif kind == "batch":
+            self.chain.restore_batch(name, values)
         else:
             raise AssertionError(f"{self.id} has no place for a section of kind {kind!r}")
 
@@ -494,8 +496,9 @@ class Subtask:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is queued, in hand or in a partial batch, and no timer is due."""
-        return not (self.holds_records or self.timers_are_due)
+        """Nothing is queued, in hand or in a partial batch, no timer is due, and no `batch` step
+        waits for more."""
+        return not (self.holds_records or self.timers_are_due or self.chain.has_open_batches)
 
     def end_back_edges(self) -> None:
         """The loop has ended: nothing comes round any more, and no barrier either (P19)."""
@@ -520,7 +523,8 @@ class Subtask:
         self.turns.begin()
 
     def finish(self) -> None:
-        """Everything is done: end the outputs."""
+        """Everything is done: hand on what `batch` steps hold, and end the outputs."""
+        self.chain.flush_batches()
         self.finished = True
         self.output.send(EndOfInput())
         if self.on_idle is not None:

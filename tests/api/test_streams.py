@@ -14,6 +14,7 @@ import streamcp as sc
 from streamcp.graph.logical import Connection, Forward, HashByKey, Node, Rebalance
 from streamcp.operators.steps import (
     AsyncOptions,
+    BatchStep,
     BranchStep,
     CountStep,
     FilterStep,
@@ -24,6 +25,7 @@ from streamcp.operators.steps import (
     ReduceStep,
     ScanStep,
     SinkStep,
+    UnbatchStep,
 )
 
 AnyStream = sc.Stream[Any]
@@ -245,6 +247,21 @@ def test_coroutine_sink_has_the_parallelism_of_the_job(job: sc.Job, stream: AnyS
     assert spec.open().write is slow_write
 
 
+def test_batch_and_unbatch_are_steps_of_their_own(job: sc.Job, stream: AnyStream) -> None:
+    stream.batch(5, "200ms", name="b", parallelism=2)
+    node = _last(job)
+    assert node.spec == BatchStep(5, 0.2)
+    assert (node.name, node.parallelism, node.verb) == ("b", 2, "batch")
+    stream.unbatch()
+    assert _last(job).verb == "unbatch"
+    assert isinstance(_last(job).spec, UnbatchStep)
+
+
+def test_batch_needs_a_longest_wait(stream: AnyStream) -> None:
+    with pytest.raises(sc.SettingsError, match=r"batch\(max_wait\)"):
+        stream.batch(5, 1)  # type: ignore[arg-type]
+
+
 # ---- what is refused, and the remedy
 
 
@@ -282,6 +299,9 @@ REFUSED: list[tuple[str, Callable[[Any, Any], object], str]] = [
         "only one of the rates",
     ),
     ("breaker", lambda s, k: s.map(slow, breaker=5), "write CircuitBreaker"),
+    ("batch_size", lambda s, k: s.batch(0, "1s"), "1 or more"),
+    ("batch_true", lambda s, k: s.batch(True, "1s"), "1 or more"),
+    ("batch_option", lambda s, k: s.batch(5, "1s", on_error="drop"), "no option 'on_error'"),
     ("opened", lambda s, k: s.map(max, uses="db"), "not the opened service"),
     ("opener", lambda s, k: s.map(max, uses=slow), "asynccontextmanager"),
     ("opener_argument", lambda s, k: s.map(max, uses=process), "no arguments"),

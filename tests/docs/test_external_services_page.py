@@ -13,6 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs/how-to/external-services.md"
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 OUTPUT = [
     ["10.0", "9.0", "XXX: KeyError: 'XXX'"],
+    ["4 words in one call", "2 words in one call", "TO", "BE", "OR", "NOT", "TO", "BE"],
     ["500", "250", "500", "[250, 500, 500]"],
 ]
 

@@ -104,6 +104,11 @@ orders.map(notify, breaker=5)  # error: a number is no circuit breaker
 sc.Rate(100, per=1)  # error: a bare number is no duration
 sc.Rate(100, key="country")  # error: a text is no function
 sc.call_id("order")  # error: it takes nothing
+orders.batch(100)  # error: no longest wait
+orders.batch(100, 1)  # error: a bare number is no duration
+orders.batch("100", "1s")  # error: a number of records
+orders.unbatch()  # error: orders are no lists
+orders.batch(100, "1s").map(rate)  # error: a function of one order
 orders.map(notify, on_error="ignore")  # error: no such choice
 orders.map(notify, "notify")  # error: options are keyword-only
 orders.map(rate, uses=open_http)  # error: another service than the function's

@@ -99,6 +99,13 @@ assert_type(orders.flat_map(some), sc.Step[Order, int])
 assert_type(orders.flat_map(lambda order: [order.id]), sc.Step[Order, int])
 
 
+# ---- batch
+assert_type(orders.batch(100, "1s", name="batch"), sc.Stream[list[Order]])
+assert_type(orders.batch(100, "1s").unbatch(), sc.Stream[Order])
+assert_type(orders.map(lambda order: [order.id]).unbatch(), sc.Stream[int])
+assert_type(orders.key_by(lambda o: o.country).batch(100, "1s"), sc.Stream[list[Order]])
+
+
 # ---- union, branch, rebalance
 assert_type(orders.map(lambda o: o.id).union(orders.map(lambda o: o.country)), sc.Stream[int | str])
 assert_type(orders.branch(lambda o: o.id > 3), tuple[sc.Stream[Order], sc.Stream[Order]])
