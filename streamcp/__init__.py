@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from streamcp.operators.failures import Failure
     from streamcp.operators.sinks import PlainSink, Sink, StagedSink, Transaction, TransactionalSink
     from streamcp.operators.sources import Source
+    from streamcp.operators.tags import Tag
+    from streamcp.operators.watermarks import Watermarks
     from streamcp.runners.handle import JobHandle as Running
     from streamcp.runners.handle import JobResult
     from streamcp.runners.savepoints import Savepoint
@@ -88,9 +90,11 @@ __all__ = [
     "StorageError",
     "Stream",
     "StreamcpError",
+    "Tag",
     "Transaction",
     "TransactionLost",
     "TransactionalSink",
+    "Watermarks",
     "call_id",
     "codec",
     "collect",
@@ -144,9 +148,11 @@ _HOMES = {
     "StorageError": "streamcp.errors:StorageError",
     "Stream": "streamcp.api.streams:Stream",
     "StreamcpError": "streamcp.errors:StreamcpError",
+    "Tag": "streamcp.operators.tags:Tag",
     "Transaction": "streamcp.operators.sinks:Transaction",
     "TransactionLost": "streamcp.errors:TransactionLost",
     "TransactionalSink": "streamcp.operators.sinks:TransactionalSink",
+    "Watermarks": "streamcp.operators.watermarks:Watermarks",
     "call_id": "streamcp.operators.calls:call_id",
     "codec": "streamcp.serialization.registry:codec",
     "collect": "streamcp.connectors.collect:collect",

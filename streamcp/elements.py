@@ -1,5 +1,8 @@
 """What travels on a stream.
 
+A record on a stream with event time is a pair of its value and its timestamp (decision 0018);
+whether a stream has event time is fixed by the graph. Timestamps are milliseconds since the epoch.
+
 A `Batch` is mutable only in `captured`. From the moment at which a snapshot or a receiver has it,
 its list of values is never changed, so that any number of snapshots may refer to it; one that
 waits in a channel may still grow (decision 0009).
@@ -48,8 +51,28 @@ class CheckpointBarrier:
 
 
 @dataclass(frozen=True, slots=True)
+class Watermark:
+    """No record with this timestamp or an earlier one comes any more, except late ones."""
+
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdleStatus:
+    """From now on the channel does not hold event time back, or does so again."""
+
+    idle: bool
+
+
+@dataclass(frozen=True, slots=True)
 class EndOfInput:
     """The last element of a channel."""
 
 
-Element: TypeAlias = Batch | CheckpointBarrier | EndOfInput
+Mark: TypeAlias = Watermark | IdleStatus
+"""What tells of event time, in line with the records that it is about."""
+
+InFlight: TypeAlias = Batch | Mark
+"""What a snapshot captures of a channel (rule P15)."""
+
+Element: TypeAlias = InFlight | CheckpointBarrier | EndOfInput

@@ -22,6 +22,7 @@ from streamcp.graph.logical import Connection, LogicalGraph
 from streamcp.graph.validation import validate
 from streamcp.operators.sources import Source
 from streamcp.operators.steps import SourceStep
+from streamcp.operators.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from streamcp.runners.handle import JobHandle, JobResult
@@ -93,16 +94,32 @@ class Job:
         """The job's name."""
         return self.graph.job
 
-    def source(self, source: Source[T], /, **options: Unpack[StepOptions]) -> Stream[T]:
+    def source(
+        self,
+        source: Source[T],
+        /,
+        *,
+        watermarks: Watermarks[T] | None = None,
+        **options: Unpack[StepOptions],
+    ) -> Stream[T]:
         """Read records from `source`: the beginning of a stream.
 
-        Options: `name`, and `parallelism` if the source has splits (without them it is 1)."""
+        With `watermarks` its records have timestamps, and event time exists in everything that
+        is made of it. A split has a watermark of its own, and the slowest one counts.
+
+        Options: `name`, and `parallelism` if the source has splits (without them it is 1).
+
+        Raises DefinitionError for what is no source, or no `Watermarks`."""
         if not isinstance(source, Source):
             raise DefinitionError(_no_source(source))
         check_options("source", options, max_parallelism=self.graph.max_parallelism)
         if source.splits is None and options.get("parallelism") is None:
             options["parallelism"] = 1
-        node = add_node(self.graph, SourceStep(source), (), options)
+        if watermarks is not None and not isinstance(watermarks, Watermarks):
+            raise DefinitionError(
+                f"source(watermarks={watermarks!r}): write sc.Watermarks(lambda record: record.ts)"
+            )
+        node = add_node(self.graph, SourceStep(source, watermarks), (), options)
         return Stream(self.graph, (Connection(node),))
 
     def settings(

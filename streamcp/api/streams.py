@@ -66,10 +66,12 @@ from streamcp.operators.steps import (
     ProcessStep,
     ReduceStep,
     ScanStep,
+    SourceStep,
     StepSpec,
     UnbatchStep,
 )
 from streamcp.operators.steps import SinkStep as SinkSpec
+from streamcp.operators.tags import Tag
 
 if TYPE_CHECKING:
     from streamcp.api.connected import (
@@ -409,6 +411,22 @@ class Stream(Generic[T_co]):
     def _add(self, spec: StepSpec, options: Mapping[str, Any]) -> Node:
         return add_node(self._graph, spec, self._connections, options)
 
+    @property
+    def ahead(self) -> Stream[T_co]:
+        """Of a source: the records whose timestamps are further ahead of the clock than the
+        `max_ahead` of its watermarks. They were taken out of the stream, and come with the earliest
+        timestamp that is not late.
+
+        Raises DefinitionError if it is no source that has watermarks with `max_ahead`."""
+        node = self._connections[0].node
+        watermarks = node.spec.watermarks if isinstance(node.spec, SourceStep) else None
+        if watermarks is None or watermarks.max_ahead is None:
+            raise DefinitionError(
+                f"step {node.label!r} ({node.place}) takes no records out for being ahead: that "
+                'does a source with watermarks=sc.Watermarks(..., max_ahead="1h")'
+            )
+        return Stream(self._graph, (Connection(node, "ahead"),))
+
     def _exchanged(self, exchange: Exchange) -> tuple[Connection, ...]:
         return tuple(replace(connection, exchange=exchange) for connection in self._connections)
 
@@ -449,6 +467,19 @@ class Step(Stream[T_co], Generic[In_co, T_co]):
     def errors(self) -> Stream[Failure[In_co]]:
         """The records that failed; needs `on_error="divert"`, which needs a reader of this."""
         return Stream(self._graph, (Connection(self._connections[0].node, "errors"),))
+
+    def side(self, tag: Tag[U], /) -> Stream[U]:
+        """The records that the step's functions emit by `context.emit_to(tag, record)`.
+
+        Raises DefinitionError if it is no `process` step: the functions of others get no context
+        to emit by."""
+        node = self._connections[0].node
+        if not isinstance(node.spec, ProcessStep):
+            raise DefinitionError(
+                f"step {node.label!r} ({node.place}) has no side outputs: only the functions of a "
+                "keyed process get a context to emit by"
+            )
+        return Stream(self._graph, (Connection(node, tag.output),))
 
 
 class BroadcastStream(Generic[T_co]):

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from streamcp.elements import Batch, CheckpointBarrier, Element
+from streamcp.elements import Batch, CheckpointBarrier, Element, IdleStatus, InFlight, Watermark
 from streamcp.identifiers import ChannelId
 
 # A sender that waits goes on when a sixteenth of the capacity is free, not one record: the last
@@ -32,6 +32,8 @@ JOINED_LENGTH = 256
 # that is emptied at one go stays empty while its sender waits for room in another one.
 _JOINED_SHARE = 8
 
+_IN_FLIGHT = (Batch, Watermark, IdleStatus)
+
 
 def _wakes_nobody() -> None:
     """Until a gate is attached there is nobody to wake."""
@@ -41,8 +43,8 @@ class OpenCapture(Protocol):
     """Gathers what is handed on between a snapshot of the receiver and the arrival of its barrier
     (rule P14)."""
 
-    def add(self, batch: Batch) -> None:
-        """A batch was handed on; called before the receiver can take it."""
+    def add(self, element: InFlight) -> None:
+        """An element was handed on; called before the receiver can take it."""
         ...
 
     def ends_at(self, checkpoint_id: int) -> bool:
@@ -112,6 +114,8 @@ class Channel:
             if self.capturing is not None and self.capturing.ends_at(element.checkpoint_id):
                 return
             self._barriers.add(element.checkpoint_id)
+        elif self.capturing is not None and isinstance(element, _IN_FLIGHT):
+            self.capturing.add(element)
         self._queue.append(element)
         self.wake_receiver()
 
@@ -153,17 +157,17 @@ class Channel:
         """Say whether barrier `checkpoint_id` is queued in line."""
         return checkpoint_id in self._barriers
 
-    def batches(self, *, before_barrier: int | None = None) -> list[Batch]:
-        """List the queued batches in order; with `before_barrier`, take that barrier out of the
-        line and list only what stood before it (rules P15 and P26)."""
+    def in_flight(self, *, before_barrier: int | None = None) -> list[InFlight]:
+        """List what is queued, in order, without barriers and the end; with `before_barrier`, take
+        that barrier out of the line and list only what stood before it (rules P15 and P26)."""
         if before_barrier is None:
-            return [e for e in self._queue if type(e) is Batch]
+            return [e for e in self._queue if isinstance(e, _IN_FLIGHT)]
         barrier = CheckpointBarrier(before_barrier)
         place = self._queue.index(barrier)
         del self._queue[place]
         self._barriers.discard(before_barrier)
         ahead = list(self._queue)[:place]
-        return [e for e in ahead if type(e) is Batch]
+        return [e for e in ahead if isinstance(e, _IN_FLIGHT)]
 
     def remove_barrier(self, checkpoint_id: int) -> None:
         """Take a cancelled barrier out of the line, if it is there (rule P10)."""
@@ -171,10 +175,11 @@ class Channel:
             self._barriers.discard(checkpoint_id)
             self._queue.remove(CheckpointBarrier(checkpoint_id))
 
-    def refill(self, batch: Batch) -> None:
-        """Put a restored batch into the queue. It may exceed the capacity (rule I6)."""
-        self.occupied += len(batch.values)
-        self._queue.append(batch)
+    def refill(self, element: InFlight) -> None:
+        """Put a restored element into the queue. It may exceed the capacity (rule I6)."""
+        if type(element) is Batch:
+            self.occupied += len(element.values)
+        self._queue.append(element)
 
 
 NewChannel: TypeAlias = Callable[[ChannelId, int], Channel]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from streamcp.channel.channel import Channel
-from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput
+from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput, InFlight
 
 _NONE: frozenset[int] = frozenset()
 
@@ -117,14 +117,14 @@ class InputGate:
         found = [n for n, channel in enumerate(self.channels) if channel.has_barrier(checkpoint_id)]
         return frozenset(found) if found else _NONE
 
-    def capture(self, number: int, *, before_barrier: int | None) -> list[Batch]:
-        """List the batches of a channel that are in flight, the rest of the hand first.
+    def capture(self, number: int, *, before_barrier: int | None) -> list[InFlight]:
+        """List the elements of a channel that are in flight, the rest of the hand first.
 
         With `before_barrier`, that barrier is taken out of the line and only what stood before it
         is listed."""
-        batches = self.channels[number].batches(before_barrier=before_barrier)
+        elements = self.channels[number].in_flight(before_barrier=before_barrier)
         rest = self._rest_of_hand(number)
-        return [rest, *batches] if rest is not None else batches
+        return [rest, *elements] if rest is not None else elements
 
     def _rest_of_hand(self, number: int) -> Batch | None:
         """Make the rest of the hand a batch of its own, so that it can be captured."""

@@ -135,7 +135,7 @@ class KeyedEdge(PartialBatches):
     remembers what `route` decided: fused steps look keys up at full speed, call `route` for new
     ones, and `flush_full` after each slice."""
 
-    __slots__ = ("_appends", "_receiver_of", "failed", "key", "routes")
+    __slots__ = ("_appends", "_receiver_of", "_timed", "failed", "key", "routes")
 
     # Bounds the memory spent on remembering; hashing again costs a microsecond per key.
     REMEMBERED = 100_000
@@ -145,13 +145,17 @@ class KeyedEdge(PartialBatches):
         channels: Sequence[Channel],
         key: Callable[[Any], Any],
         receiver_of: Callable[[Any], int],
-        failed: Callable[[Any, Exception], None],
+        failed: Callable[..., None],
+        *,
+        timed: bool = False,
     ) -> None:
-        """Route by `receiver_of(key(record))`, an index of `channels`.
+        """Route by `receiver_of(key(record))`, an index of `channels`; `timed` records come with
+        their timestamps, which the key function does not see.
 
         `failed(record, error)` raises what is to be told of a record whose key function fails or
-        gives no usable key."""
+        gives no usable key; it may get the timestamp as well."""
         super().__init__(channels)
+        self._timed = timed
         self.key = key
         self.failed = failed
         self.routes: dict[Any, Callable[[Any], None]] = {}
@@ -160,13 +164,14 @@ class KeyedEdge(PartialBatches):
 
     def push(self, values: list[Any]) -> None:
         """Route records."""
-        key, routes = self.key, self.routes
+        key, routes, timed = self.key, self.routes, self._timed
         for value in values:
+            record = value[0] if timed else value
             try:
-                k = key(value)
+                k = key(record)
                 append = routes.get(k) or self.route(k)
             except Exception as error:  # whatever a user's function raises
-                self.failed(value, error)
+                self.failed(record, error)
             else:
                 append(value)
         self.flush_full()

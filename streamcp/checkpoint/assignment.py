@@ -111,6 +111,8 @@ class Assignment:
                     channel = ChannelId.parse(handle.name, one.subtask)
                     if handle.records and self._edge_of(channel) is None:
                         yield Unplaced(one.subtask, handle, channel, self._head(channel))
+                elif handle.kind == "event_time":
+                    continue  # it comes anew with the next watermark
                 elif not self.has_place(handle) and not _is_empty(handle):
                     yield Unplaced(one.subtask, handle)
 

@@ -23,7 +23,8 @@ SectionKind: TypeAlias = Literal[
     "calls",  # ids that an async step has given: how many, and those of calls that had not ended
     "pending",  # the pending list of an async step or sink, in arrival order
     "transactions",  # of a sink: those not known to be committed
-    "channel",  # captured in-flight records of one input channel
+    "channel",  # captured elements of one input channel: records, and marks between them
+    "event_time",  # of a subtask: how far it has come, and what its inputs have announced
 ]
 IN_FLIGHT: frozenset[SectionKind] = frozenset({"rest", "pending", "channel"})
 """Kinds whose records were on their way when the snapshot was taken."""

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from streamcp.operators.steps import BroadcastStep, ConnectStep, KeyedBroadcastStep, StepSpec
+from streamcp.operators.steps import (
+    BroadcastStep,
+    ConnectStep,
+    KeyedBroadcastStep,
+    SourceStep,
+    StepSpec,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,8 @@ class Node:
     """One step. `number` is its place in the order of definition; `name` is the user's, if any.
 
     The head of a loop gets its back edges as further inputs, once its body is drawn; all other
-    inputs are of steps that were defined before."""
+    inputs are of steps that were defined before. `timed`: its records have timestamps, and
+    watermarks are among them."""
 
     number: int
     spec: StepSpec
@@ -59,6 +66,14 @@ class Node:
     place: Place
     name: str | None = None
     parallelism: int | None = None
+    timed: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """A broadcast input only brings what is to be remembered: it need not have event time."""
+        if isinstance(self.spec, SourceStep):
+            self.timed = self.spec.watermarks is not None
+        else:
+            self.timed = any(one.timed for one in self.inputs if not one.beside)
 
     @property
     def verb(self) -> str:
@@ -86,6 +101,16 @@ class Connection:
     exchange: Exchange = Forward()
     port: int = 0
     back: bool = False
+
+    @property
+    def timed(self) -> bool:
+        """Its records have timestamps."""
+        return self.node.timed
+
+    @property
+    def beside(self) -> bool:
+        """It is a broadcast input, which all subtasks of the receiver get."""
+        return isinstance(self.exchange, Broadcast)
 
 
 @dataclass(slots=True)

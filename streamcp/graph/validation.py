@@ -57,6 +57,8 @@ def find_problems(graph: LogicalGraph, *, checkpoints: bool) -> Iterator[str]:
     yield from _parallelism(graph)
     yield from _errors(graph)
     yield from _loops(graph)
+    yield from _half_timed(graph)
+    yield from _timed_batches(graph)
 
 
 def _ends(graph: LogicalGraph) -> Iterator[str]:
@@ -144,6 +146,32 @@ def _free_name(node: Node, taken: set[str]) -> str:
         name = f"{base}-{count}"
     taken.add(name)
     return name
+
+
+def _timed_batches(graph: LogicalGraph) -> Iterator[str]:
+    """A watermark may not pass the records of an open batch, nor wait for it as long as it waits
+    for more."""
+    for node in graph.nodes:
+        if node.timed and isinstance(node.spec, BatchStep):
+            yield (
+                f"{_told(node)} makes batches of records with timestamps, which is not offered; "
+                "collect them in the state of a keyed process, or leave watermarks= of the source "
+                "out"
+            )
+
+
+def _half_timed(graph: LogicalGraph) -> Iterator[str]:
+    """Records with and without timestamps cannot be put into one stream."""
+    for node in graph.nodes:
+        inputs = [one.node for one in node.inputs if not one.beside and not one.back]
+        without = [one for one in inputs if not one.timed]
+        if node.timed and without:
+            timed = next(one for one in inputs if one.timed)
+            yield (
+                f"{_told(node)} reads {_told(timed)}, whose records have timestamps, and "
+                f"{_told(without[0])}, whose records have none; give the source of the latter "
+                "watermarks=sc.Watermarks(...) as well"
+            )
 
 
 def _parallelism(graph: LogicalGraph) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from streamcp.config import CircuitBreaker, Rate, Retry
 from streamcp.operators.sources import Source
+from streamcp.operators.watermarks import Watermarks
 
 OnError: TypeAlias = Literal["fail", "drop", "divert"]
 Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Any, Any]]
@@ -29,9 +30,11 @@ class AsyncOptions:
 
 @dataclass(frozen=True, slots=True)
 class SourceStep:
-    """Reads a source."""
+    """Reads a source; with `watermarks` its records have timestamps. What is too far ahead goes to
+    the output "ahead"."""
 
     source: Source[Any]
+    watermarks: Watermarks[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

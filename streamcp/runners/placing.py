@@ -12,15 +12,23 @@ from typing import Any, TypeAlias
 from streamcp.channel.channel import Channel
 from streamcp.checkpoint.assignment import Assignment, ByKey, Copies, Whole
 from streamcp.checkpoint.key_groups import key_group
-from streamcp.checkpoint.snapshot import Acknowledgement, SectionHandle, SectionKind
-from streamcp.elements import Batch, EndOfInput
+from streamcp.checkpoint.snapshot import (
+    IN_FLIGHT,
+    Acknowledgement,
+    SectionHandle,
+    SectionKind,
+)
+from streamcp.elements import Batch, EndOfInput, IdleStatus, Mark, Watermark
 from streamcp.errors import RestoreRefused
 from streamcp.graph.logical import HashByKey
-from streamcp.graph.physical import PhysicalPlan
+from streamcp.graph.physical import EdgePlan, PhysicalPlan
 from streamcp.identifiers import ChannelId, SubtaskId
 from streamcp.runners.matching import job_shape
+from streamcp.runners.placing_time import TimeParts
 from streamcp.runners.restoring import Restorable
+from streamcp.runtime.async_subtask import AsyncSubtask
 from streamcp.runtime.keyed_async_subtask import KeyedAsyncSubtask
+from streamcp.runtime.pending import MARKS
 from streamcp.runtime.source_subtask import SourceSubtask
 from streamcp.runtime.subtask import Subtask
 from streamcp.serialization.deserializer import Deserializer
@@ -70,19 +78,26 @@ class _Placing:
             channel.id: channel for subtask in subtasks for channel in subtask.gate.channels
         }
         self._keys: dict[tuple[str, str, str], KeyOf] = {
-            (edge.name, edge.sender, edge.receiver): edge.connection.exchange.key
+            (edge.name, edge.sender, edge.receiver): _key_of(edge)
             for edge in plan.edges
             if isinstance(edge.connection.exchange, HashByKey)
         }
         # Joined before they are given back: one subtask may get those of several old ones.
         self._joined: dict[tuple[SubtaskId, SectionKind, str], list[Any]] = {}
+        self._times = TimeParts()
+        self._timed = {subtask.id.task: subtask.time is not None for subtask in subtasks}
+        self._parallelism = {one.name: one.parallelism for one in restorable.manifest.tasks}
 
     def place(self, acknowledgement: Acknowledgement) -> None:
         """Hand out the sections of one old subtask."""
         subtask = acknowledgement.subtask
+        self._check_timed(acknowledgement)
         for handle in acknowledgement.sections:
             frames = self._frames.pop((subtask, handle), [])
-            if handle.kind == "channel":
+            if handle.kind == "event_time":
+                [content] = map(self._reader.loads, frames)
+                self._times.add(handle.name, subtask, content)
+            elif handle.kind == "channel":
                 self._place_channel(subtask, handle, frames)
             elif not self._assignment.has_place(handle):
                 continue  # left behind, with a warning
@@ -99,10 +114,25 @@ class _Placing:
             self._by_id[subtask].restore(kind, name, values)
         for one in self._subtasks:
             one.output.flush()  # a sink may have diverted failures again
+        self._times.give_back(self._subtasks, self._parallelism)
         self._end_finished()
         for one in self._subtasks:
             if one.iteration is not None:
                 one.iteration.look()
+
+    def _check_timed(self, acknowledgement: Acknowledgement) -> None:
+        """Records on their way have timestamps or none; they cannot be given any now."""
+        task, sections = acknowledgement.subtask.task, acknowledgement.sections
+        was_timed = any(handle.kind == "event_time" for handle in sections)
+        in_flight = sum(handle.records for handle in sections if handle.kind in IN_FLIGHT)
+        if in_flight and self._timed.get(task, was_timed) != was_timed:
+            have = "have timestamps" if was_timed else "have no timestamps"
+            raise RestoreRefused(
+                f"the checkpoint holds {in_flight} records on their way to or in {task!r}, which "
+                f"{have}; since then the watermarks= of a source were added or removed. Restore "
+                "from a savepoint that was taken with nothing in flight (aligned mode), or with "
+                "the sources as they were"
+            )
 
     # ---- sections of steps
 
@@ -132,23 +162,26 @@ class _Placing:
                 divide(old, step, value)
         else:
             heir = self._assignment.heir(step, old)
+            if isinstance(self._by_id[heir], AsyncSubtask) and self._assignment.changed:
+                values = [[one for one in entries if one[0] not in MARKS] for entries in values]
             self._joined.setdefault((heir, handle.kind, step), []).extend(values)
 
     def _place_positions(
-        self, old: SubtaskId, step: str, positions: Sequence[tuple[Any, Any, bool]]
+        self, old: SubtaskId, step: str, positions: Sequence[tuple[Any, ...]]
     ) -> None:
         """Splits are read on by the subtask that read them, wherever they were dealt to now; under
         another parallelism they are dealt anew."""
         sources = self._sources(step)
         home = None if self._assignment.rescaled(old, step) else sources[old.index]
-        for split, position, ended in positions:
+        for one in positions:
+            split = one[0]
             reading = next((s for s in sources if s.reader_of(split) is not None), sources[0])
             owner = home or reading
             reader = reading.reader_of(split)
             if reader is not None and owner is not reading:
                 reading.readers.remove(reader)
                 owner.readers.append(reader)
-            owner.restore("position", step, [[(split, position, ended)]])
+            owner.restore("position", step, [[one]])
 
     def _sources(self, step: str) -> list[SourceSubtask]:
         return [
@@ -176,6 +209,8 @@ class _Placing:
         assert isinstance(any_subtask, KeyedAsyncSubtask)
         divided: dict[SubtaskId, list[tuple[int, Any]]] = {}
         for status, content in entries:
+            if status in MARKS:
+                continue  # what one old subtask had announced says nothing of the others
             key = _checked_key(step, any_subtask.key_of_entry, status, content)
             owner = self._assignment.owner(step, self._group(key))
             divided.setdefault(owner, []).append((status, content))
@@ -187,11 +222,14 @@ class _Placing:
     def _place_channel(
         self, receiver: SubtaskId, handle: SectionHandle, frames: Sequence[bytes]
     ) -> None:
-        if not handle.records:
+        if not handle.records and self._assignment.changed:
             return
         target = self._assignment.channel(handle.name, receiver)
         for frame in frames:
             records = self._reader.loads(frame)
+            if type(records) is not list:
+                self._place_mark(receiver, handle, records)
+                continue
             match target:
                 case Whole(channel):
                     self._channels[channel].refill(Batch(records))
@@ -200,6 +238,13 @@ class _Placing:
                 case Copies(channels):
                     for channel in channels:
                         self._channels[channel].refill(Batch([*records]))
+
+    def _place_mark(self, receiver: SubtaskId, handle: SectionHandle, content: Any) -> None:
+        """Put a mark back between the records. Where channels have been joined or divided it would
+        say too much; senders announce again how far they had come."""
+        if not self._assignment.changed:
+            mark: Mark = IdleStatus(content) if type(content) is bool else Watermark(content)
+            self._channels[ChannelId.parse(handle.name, receiver)].refill(mark)
 
     def _divide_records(self, target: ByKey, records: Sequence[Any]) -> None:
         edge = target.edge
@@ -233,6 +278,15 @@ class _Placing:
                 subtask.ended = True
                 for channel in subtask.output.channels:
                     channel.push(EndOfInput())
+
+
+def _key_of(edge: EdgePlan) -> KeyOf:
+    exchange = edge.connection.exchange
+    assert isinstance(exchange, HashByKey)
+    if not edge.connection.node.timed:
+        return exchange.key
+    key = exchange.key
+    return lambda pair: key(pair[0])
 
 
 def _checked_key(step: str, key_of: Callable[..., Any], *arguments: Any) -> Any:

@@ -136,7 +136,8 @@ def _output_edge(
             return BroadcastEdge(channels)
         case HashByKey(key):
             receiver = receiver_by_key(len(channels), plan.max_parallelism)
-            return KeyedEdge(channels, key, receiver, key_failure(edge.connection.node))
+            node = edge.connection.node
+            return KeyedEdge(channels, key, receiver, key_failure(node), timed=node.timed)
 
 
 def receiver_by_key(parallelism: int, max_parallelism: int) -> Callable[[Any], int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from itertools import chain
 from typing import Any
 
 from streamcp.checkpoint.snapshot import SectionKind
+from streamcp.elements import Mark
 from streamcp.operators.steps import Call, FilterStep, FlatMapStep, ForEachStep
 from streamcp.runtime.pending import Failed, PendingList, Ticket
 from streamcp.runtime.pooled_subtask import PooledSubtask, gathered
@@ -24,7 +25,8 @@ class AsyncSubtask(PooledSubtask):
         self._fn = self.chain.function(spec)
         if isinstance(spec, FlatMapStep):
             self._fn = gathered(self._fn)
-        self._results_of = _RESULTS.get(type(spec), _mapped)
+        self._timed = self.chain.timed
+        self._results_of = (_TIMED_RESULTS if self._timed else _RESULTS).get(type(spec), _mapped)
         ordered = options.ordered and not isinstance(spec, ForEachStep)
         self._pending = PendingList(
             ordered=ordered,
@@ -35,8 +37,11 @@ class AsyncSubtask(PooledSubtask):
         filters = isinstance(spec, FilterStep)
         self._finish = self._filtered if filters else self._pending.finish
         self.start = self._pending.start  # taking the next call is nothing but this
+        if self._timed:
+            self._call, self._fn = self._fn, self._of_pair
+            self._finish = self._filtered if filters else self._stamped
         self.direct = self._fn
-        self.in_place = ordered and not filters
+        self.in_place = ordered and not filters and not self._timed
         self.make_pool(self)
 
     # ---- what the pool asks
@@ -53,7 +58,16 @@ class AsyncSubtask(PooledSubtask):
 
     def record_of(self, ticket: Ticket) -> tuple[Any, ...]:
         """The record of a call, alone in a tuple."""
-        return (self._pending.record(ticket, 1),)
+        record = self._pending.record(ticket, 1)
+        return (record[0] if self._timed else record,)
+
+    def _of_pair(self, pair: tuple[Any, int]) -> Any:
+        return self._call(pair[0])
+
+    def _stamped(self, ticket: Ticket, result: Any) -> None:
+        """Keep a result with the timestamp of its record."""
+        chunk, i = ticket
+        self._pending.finish(ticket, (result, chunk.records[i][1]))
 
     def content_of(self, ticket: Ticket) -> tuple[Hashable, Any]:
         """The record of a call as it came."""
@@ -80,7 +94,11 @@ class AsyncSubtask(PooledSubtask):
     def failed(self, ticket: Ticket, error: Exception, attempts: int) -> None:
         """Fail the job, or keep the failure until its turn comes."""
         record = self._pending.record(ticket, 2)
-        failure = self._reporter.failure(record, error, attempts)
+        if self._timed:
+            record, timestamp = record
+        failure: Any = self._reporter.failure(record, error, attempts)
+        if self._timed and failure is not None:
+            failure = failure, timestamp
         self._pending.finish(ticket, Failed(failure))
         self.wakeup.set()
 
@@ -89,7 +107,7 @@ class AsyncSubtask(PooledSubtask):
     def own_sections(self) -> list[Freezing]:
         """The pending list, beside the states of fused keyed steps."""
         sections: list[Freezing] = [*self.chain.snapshot(), *self.calls_sections()]
-        if self._pending.count:
+        if self._pending.count or self._pending.marks:
             sections.append(self.pending_section(self._pending.cut(), self._pending.count))
         return sections
 
@@ -107,6 +125,24 @@ class AsyncSubtask(PooledSubtask):
     def pending_count(self) -> int:
         """Records and results that are pending."""
         return self._pending.count
+
+    @property
+    def marks(self) -> Sequence[Mark]:
+        """What is pending of event time."""
+        return self._pending.marks
+
+    def mark(self, mark: Mark) -> None:
+        """Put a mark behind everything that is pending."""
+        self._pending.mark(mark)
+
+    @property
+    def due_mark(self) -> Mark | None:
+        """The first mark, if nothing before it is pending any more."""
+        return self._pending.due_mark
+
+    def pass_mark(self) -> None:
+        """The due mark has gone on."""
+        self._pending.pass_mark()
 
     def begin_round(self) -> None:
         """From now on, results wake the task again."""
@@ -158,8 +194,14 @@ def _nothing(results: list[Any]) -> list[Any]:
     return []
 
 
+def _flattened_pairs(results: list[Any]) -> list[Any]:
+    return [(value, timestamp) for values, timestamp in results for value in values]
+
+
 _RESULTS: dict[type, Callable[[list[Any]], list[Any]]] = {
     FilterStep: _filtered,
     FlatMapStep: _flattened,
     ForEachStep: _nothing,
 }
+
+_TIMED_RESULTS = {**_RESULTS, FlatMapStep: _flattened_pairs}

@@ -55,11 +55,11 @@ class Reporter:
         """Emit failures on the step's error output."""
         self._divert(failures)
 
-    def report(self, record: Any, error: Exception, attempts: int = 1) -> None:
-        """Fail, drop or divert at once."""
-        failure = self.failure(record, error, attempts)
+    def report(self, record: Any, error: Exception, timestamp: int | None = None) -> None:
+        """Fail, drop or divert at once; the failure gets the timestamp of its record."""
+        failure = self.failure(record, error)
         if failure is not None:
-            self._divert([failure])
+            self._divert([failure if timestamp is None else (failure, timestamp)])
 
     def refuse_awaitable(self, record: Any, result: Any) -> None:
         """Fail the job if a plain function returned something that must be awaited (rule 2)."""
@@ -76,10 +76,10 @@ class Reporter:
         )
 
 
-def key_failure(node: Node) -> Callable[[Any, Exception], None]:
+def key_failure(node: Node) -> Callable[..., None]:
     """Make what says that the key function behind a step failed, or gave no usable key."""
 
-    def failed(record: Any, error: Exception) -> None:
+    def failed(record: Any, error: Exception, timestamp: int | None = None) -> None:
         raise StepFailed(
             f"key_by behind step {node.label!r} ({node.place}) failed at record {shown(record)}: "
             f"{describe(error)}"

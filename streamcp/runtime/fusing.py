@@ -16,6 +16,9 @@ list per step (decision 0007). The text of a task's loop is shown in tracebacks.
             out1.append(r1)
         if out1:
             push1(out1)
+
+Where records have timestamps they come and go as pairs: `for r, t in records`, `out1.append((r1,
+t))`; all that comes of a record has its timestamp.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ from streamcp.operators.steps import (
 from streamcp.runtime.blocking import MEASURED, BlockingNotices
 from streamcp.runtime.broadcast_steps import BroadcastRun
 from streamcp.runtime.calling import Push, Reporter, expanded
+from streamcp.runtime.event_time import EventTime
 from streamcp.runtime.keyed_steps import NOTHING, KeyedRun, refuse_in_place
 from streamcp.runtime.meters import StepMeter
 
@@ -94,6 +98,13 @@ class Fusable(Protocol):
         """The one keyed exchange that alone reads an output."""
         ...
 
+    time: EventTime | None
+
+    @property
+    def untimed_ports(self) -> frozenset[int]:
+        """The inputs of the head without event time, where the others have it."""
+        ...
+
 
 class LoopWriter:
     """Writes the loop over a batch that begins at one step, from one of its inputs.
@@ -120,6 +131,7 @@ class LoopWriter:
         self._body: list[str] = []
         self._after: list[str] = []
         self._depth = 1
+        self._timed = first.timed
         self._numbers = 0
         self._counters: dict[str, int] = {}  # counts, and the lines that make them
 
@@ -129,8 +141,9 @@ class LoopWriter:
         self._before += [f"{count} = 0" for count in self._counters]
         self._body = [line for line in self._body if line]
         lines = ["def work(records):"]
-        lines += [f"    {line}" for line in self._before]
-        lines += ["    for r in records:", *self._body]
+        lines += [f"    {line}" for line in [*self._begin_time(), *self._before]]
+        taken = "r, t" if self._timed and not self._comes_untimed else "r"
+        lines += [f"    for {taken} in records:", *self._body]
         lines += [f"    {line}" for line in self._after]
         text = "\n".join(lines) + "\n"
         name = f"<fused steps from {self._first.label}>"
@@ -142,6 +155,21 @@ class LoopWriter:
         return work
 
     # ---- writing
+
+    @property
+    def _comes_untimed(self) -> bool:
+        """The loop begins at a broadcast input without event time, of a step that has it."""
+        return self._port in self._chain.untimed_ports
+
+    def _begin_time(self) -> list[str]:
+        if not self._comes_untimed:
+            return []
+        self._names["time"] = self._chain.time
+        return ["t = time.earliest"]
+
+    def _stamped(self, value: str) -> str:
+        """The form in which a value leaves the loop."""
+        return f"({value}, t)" if self._timed else value
 
     def _number(self) -> int:
         self._numbers += 1
@@ -167,7 +195,7 @@ class LoopWriter:
         self._line("except Exception as error:")
         if undo:
             self._line(f"    {undo}")
-        self._line(f"    failed{number}({record}, error)")
+        self._line(f"    failed{number}({record}, error{', t' if self._timed else ''})")
         self._line("    continue")
 
     def _step(self, node: Node, record: str, count: str) -> None:
@@ -359,12 +387,23 @@ class LoopWriter:
         self._names[f"context{number}"] = run.context
         self._names[f"effects{number}"] = run.effects
         self._names[f"refuse{number}"] = run.refuse_state
-        self._names[f"now{number}"] = run.now
-        self._before.append(f"context{number}.timestamp = now{number}()")
+        when: tuple[str, ...] = ()
+        if self._timed:
+            assert run.time is not None
+            self._names[f"floors{number}"] = run.time.floors
+            when = (
+                f"context{number}.timestamp = t",
+                f"context{number}.watermark = floors{number}[e{number}.group]",
+            )
+        else:
+            self._names[f"now{number}"] = run.now
+            self._before.append(f"context{number}.timestamp = now{number}()")
+        self._names[f"commit{number}"] = run.commit
         self._try(
             number,
             record,
             *look_up,
+            *when,
             f"context{number}.key = k{number}",
             f"{value} = e{number}.value",
             *_many(number, f"f{number}({', '.join(arguments)})"),
@@ -374,7 +413,7 @@ class LoopWriter:
         if shared:
             self._refuse(number, record, shared, "refuse_shared")
         self._line(f"if effects{number}.used:")
-        self._line(f"    effects{number}.commit(state{number}, e{number})")
+        self._line(f"    commit{number}(e{number}, {'t' if self._timed else 'None'})")
 
     # ---- what comes behind
 
@@ -414,7 +453,7 @@ class LoopWriter:
             "except KeyError:",
             f"    add{number} = route{number}(k{number})",
         )
-        self._line(f"add{number}({value})")
+        self._line(f"add{number}({self._stamped(value)})")
         self._names[f"partials{number}"] = edge.partials
         waiting = f"sum(map(len, partials{number}))"
         if self._counts_by(count, f"{waiting} - before{number}"):
@@ -432,7 +471,7 @@ class LoopWriter:
         self._names[f"push{number}"] = push
         self._before.append(f"out{number} = []")
         # As a call of the method: CPython has an instruction of its own for it.
-        self._line(f"out{number}.append({value})")
+        self._line(f"out{number}.append({self._stamped(value)})")
         self._after += [f"if out{number}:", f"    push{number}(out{number})"]
         return f"out{number}"
 

@@ -8,39 +8,62 @@ between holds the state before the call, and the record among the pending ones (
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Hashable
+from collections.abc import Awaitable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
 from streamcp.checkpoint.snapshot import SectionKind
+from streamcp.elements import MAX_TIMESTAMP, Mark, Watermark
 from streamcp.errors import SerializationError
 from streamcp.operators.context import KeyContext
 from streamcp.operators.steps import ProcessStep
 from streamcp.runtime.keyed_steps import Effects, refuse_state
-from streamcp.runtime.pending import Failed, Status
+from streamcp.runtime.pending import Failed, Status, read_mark
+from streamcp.runtime.pending_marks import PendingMarks
 from streamcp.runtime.pooled_subtask import PooledSubtask, gathered
 from streamcp.runtime.snapshots import Freezing
 from streamcp.runtime.steps import keyed_functions, keys_of
 from streamcp.serialization.immutable import is_deeply_immutable
+from streamcp.state.entries import EVENT, PROCESSING, Entry
 
 TIMER = 4
 """Status of a stored entry that is a due timer: its content is (key, timestamp)."""
+EVENT_TIMER = 9
+"""The same of an event-time timer."""
 # Of a record, and of one in frozen form, per input.
 _RECORD = (Status.RECORD.value, Status.RIGHT_RECORD.value)
 _FROZEN_RECORD = (Status.FROZEN_RECORD.value, Status.RIGHT_FROZEN_RECORD.value)
 _RESULT, _FAILURE = Status.RESULT.value, Status.FAILURE.value
+_TIMERS = {PROCESSING: TIMER, EVENT: EVENT_TIMER}
 
 
 class Slot:
-    """One pending record or due timer, or its result that was not emitted yet."""
+    """One pending record or due timer, or its result that was not emitted yet.
 
-    __slots__ = ("copy", "effects", "frozen", "is_timer", "key", "port", "record", "result")
+    `clock` is that of a timer, None for a record. `epoch` counts the marks that came before."""
 
-    def __init__(self, key: Any, record: Any, *, port: int = 0, is_timer: bool = False) -> None:
+    __slots__ = (
+        "clock",
+        "copy",
+        "effects",
+        "epoch",
+        "frozen",
+        "key",
+        "port",
+        "record",
+        "result",
+        "sides",
+    )
+
+    def __init__(
+        self, key: Any, record: Any, *, port: int = 0, clock: int | None = None, epoch: int = 0
+    ) -> None:
         self.key = key
         self.record = record  # of a timer: its timestamp
         self.port = port
-        self.is_timer = is_timer
+        self.clock = clock
+        self.epoch = epoch
+        self.sides: list[tuple[str, Any]] = []
         self.frozen: bytes | None = None
         self.result: list[Any] | Failed | None = None
         self.copy: Any = None
@@ -60,6 +83,8 @@ class KeyedAsyncSubtask(PooledSubtask):
         self._functions = [gathered(fn) for fn in functions]
         self._on_timer = None if on_timer is None else gathered(on_timer)
         self._state = self.chain.keyed_state(self._node, spec.state)
+        self._timed = self.chain.timed
+        self._marks = PendingMarks()
         # Arrival order; a dictionary, since slots leave from the middle.
         self._slots: dict[Slot, None] = {}
         self._queues: dict[Any, deque[Slot]] = {}
@@ -78,18 +103,20 @@ class KeyedAsyncSubtask(PooledSubtask):
         """Take the next call; a timer that was cleared while it waited is none."""
         while True:
             slot = self._ready.popleft()
-            if not slot.is_timer or self._state.has_timer(slot.key, slot.record):
+            if slot.clock is None or self._state.has_timer(slot.key, slot.record, slot.clock):
                 return slot
             self._close(slot, [])
 
     def record_of(self, slot: Slot) -> tuple[Any, ...]:
         """The record of a call, alone in a tuple; nothing for that of a timer."""
-        return () if slot.is_timer else (slot.record,)
+        if slot.clock is not None:
+            return ()
+        return (slot.record[0] if self._timed else slot.record,)
 
     def content_of(self, slot: Slot) -> tuple[Hashable, Any]:
         """The key, and what is called for: the record as it came, by its input, or a timer."""
-        if slot.is_timer:
-            return slot.key, (slot.key, "timer", slot.record)
+        if slot.clock is not None:
+            return slot.key, (slot.key, "timer", slot.clock, slot.record)
         record = slot.record
         if slot.frozen is not None:
             record = self.context.serializer.loads(slot.frozen)
@@ -105,18 +132,40 @@ class KeyedAsyncSubtask(PooledSubtask):
         if slot.effects is not None:
             slot.effects.ended = True  # of the attempt before
         slot.effects = Effects(
-            may_set_timers=self._on_timer is not None, own_call=partial(self.call_id, slot)
+            may_set_timers=self._on_timer is not None,
+            now=self.context.clock.wall_ms,
+            timed=self._timed,
+            own_call=partial(self.call_id, slot),
         )
-        context = KeyContext(slot.key, self.context.clock.wall_ms(), slot.effects)
         slot.copy = self.context.serializer.copy(entry.value, step=self._node.label)
-        if slot.is_timer:
+        if slot.clock is not None:
             assert self._on_timer is not None, "a timer is set only with on_timer"
+            context = self._timer_context(slot, entry, slot.effects)
             fired: Awaitable[Any] = self._on_timer(slot.record, slot.copy, context)
             return fired
         record = slot.record
         if attempt > 1 and slot.frozen is not None:
             record = self.context.serializer.loads(slot.frozen)
-        return self._functions[slot.port](record, slot.copy, context)
+        if not self._timed:
+            context = KeyContext(slot.key, slot.effects.now(), slot.effects)
+            return self._functions[slot.port](record, slot.copy, context)
+        watermark = self._watermark_of(entry, slot.epoch)
+        context = KeyContext(slot.key, record[1], slot.effects, watermark)
+        return self._functions[slot.port](record[0], slot.copy, context)
+
+    def _timer_context(self, slot: Slot, entry: Entry, effects: Effects) -> KeyContext[Any]:
+        if self.time is None:
+            return KeyContext(slot.key, effects.now(), effects)
+        if slot.clock == EVENT:
+            made_due_by = self._marks.watermark_at(slot.epoch, self.time.watermark)
+            return KeyContext(slot.key, slot.record, effects, made_due_by)
+        return KeyContext(slot.key, effects.now(), effects, self._watermark_of(entry, slot.epoch))
+
+    def _watermark_of(self, entry: Entry, epoch: int) -> int:
+        """What a record in its place is judged by (P21, P42)."""
+        assert self.time is not None
+        before = self._marks.watermark_before(epoch, self.time.watermark)
+        return max(before, self.time.floors[entry.group])
 
     def succeeded(self, slot: Slot, result: list[Any]) -> None:
         """Commit: state, timers and results take effect together."""
@@ -128,23 +177,46 @@ class KeyedAsyncSubtask(PooledSubtask):
         state = self._state
         entry = state[slot.key]
         state.replace(entry, slot.copy)
-        if slot.is_timer:
-            state.timer_done(entry, slot.record)
+        if slot.clock is not None:
+            state.timer_done(entry, slot.record, slot.clock)
         effects = slot.effects
         assert effects is not None
-        effects.commit(state, entry)
+        effects.commit(state, entry, time_is_over=self._time_is_over(slot))
+        if self._timed:
+            at = self._emitted_at(slot)
+            result = [(value, at) for value in result]
+            effects.sides = [(output, (value, at)) for output, value in effects.sides]
+            self._queue_event_timers(slot.key)
+        slot.sides = effects.sides
         self._close(slot, result)
+
+    def _emitted_at(self, slot: Slot) -> int:
+        """The timestamp of what comes of a call."""
+        assert self.time is not None
+        if slot.clock == PROCESSING:
+            return self.time.earliest
+        at: int = slot.record if slot.clock == EVENT else slot.record[1]
+        return at
+
+    def _time_is_over(self, slot: Slot) -> bool:
+        if slot.clock != EVENT or self.time is None:
+            return False
+        return self._marks.watermark_at(slot.epoch, self.time.watermark) == MAX_TIMESTAMP
 
     def failed(self, slot: Slot, error: Exception, attempts: int) -> None:
         """Fail the job, or keep the failure until it is emitted; the state is untouched."""
-        if slot.is_timer:
+        if slot.clock is not None:
             raise self._reporter.step_failed(
                 f"timer {slot.record} of {slot.key!r}", error
             ) from error
         record = slot.record
         if slot.frozen is not None:
             record = self.context.serializer.loads(slot.frozen)
-        self._close(slot, Failed(self._reporter.failure(record, error, attempts)))
+        value = record[0] if self._timed else record
+        failure: Any = self._reporter.failure(value, error, attempts)
+        if self._timed and failure is not None:
+            failure = failure, record[1]
+        self._close(slot, Failed(failure))
 
     def _close(self, slot: Slot, result: list[Any] | Failed) -> None:
         """The call of a slot is over: its key's next one may start."""
@@ -168,9 +240,9 @@ class KeyedAsyncSubtask(PooledSubtask):
         """State, pending list, and the states of fused keyed steps."""
         sections: list[Freezing] = [self._state.snapshot(), *self.chain.snapshot()]
         sections += self.calls_sections()
-        if self._slots:
-            entries = [self._entry(slot) for slot in self._slots]
-            sections.append(self.pending_section(lambda: entries, len(entries)))
+        if self._slots or self._marks:
+            entries = self._marks.between(self._slots, self._entry)
+            sections.append(self.pending_section(lambda: entries, len(self._slots)))
         return sections
 
     @staticmethod
@@ -178,9 +250,10 @@ class KeyedAsyncSubtask(PooledSubtask):
         if isinstance(slot.result, Failed):
             return _FAILURE, slot.result.failure
         if slot.result is not None:
-            return _RESULT, (slot.key, slot.result)
-        if slot.is_timer:
-            return TIMER, (slot.key, slot.record)
+            content = slot.key, slot.result
+            return _RESULT, (*content, slot.sides) if slot.sides else content
+        if slot.clock is not None:
+            return _TIMERS[slot.clock], (slot.key, slot.record)
         if slot.frozen is not None:
             return _FROZEN_RECORD[slot.port], slot.frozen
         return _RECORD[slot.port], slot.record
@@ -202,9 +275,9 @@ class KeyedAsyncSubtask(PooledSubtask):
         failure, which only waits to be diverted."""
         match status:
             case Status.RECORD:
-                return self._keys[0](content)
+                return self._key(content, 0)
             case Status.RIGHT_RECORD:
-                return self._keys[1](content)
+                return self._key(content, 1)
             case Status.FAILURE:
                 return None
             case _:
@@ -216,19 +289,96 @@ class KeyedAsyncSubtask(PooledSubtask):
                 self._append_record(content, 0)
             case Status.RIGHT_RECORD:
                 self._append_record(content, 1)
-            case 4:
+            case 4 | 9:
                 key, timestamp = content
-                self._append(Slot(key, timestamp, is_timer=True))
+                clock = PROCESSING if status == TIMER else EVENT
+                self._append(Slot(key, timestamp, clock=clock, epoch=self._marks.epoch))
             case Status.RESULT:
-                key, result = content
-                self._append_result(Slot(key, None), result)
+                key, result, *sides = content
+                slot = Slot(key, None, epoch=self._marks.epoch)
+                slot.sides = sides[0] if sides else []
+                self._append_result(slot, result)
             case Status.FAILURE:
-                self._append_result(Slot(None, None), Failed(content))
+                self._append_result(Slot(None, None, epoch=self._marks.epoch), Failed(content))
+            case Status.WATERMARK | Status.IDLE_STATUS:
+                self._marks.add(read_mark(status, content))
 
     def _append_result(self, slot: Slot, result: list[Any] | Failed) -> None:
         slot.result = result
         self._slots[slot] = None
+        self._marks.opened(slot.epoch)
         self._results.append(slot)
+
+    # ---- event time
+
+    @property
+    def marks(self) -> Sequence[Mark]:
+        """What is pending of event time."""
+        return self._marks.marks
+
+    def mark(self, mark: Mark) -> None:
+        """Put a mark behind everything that is pending; the timers that it makes due come before
+        it, and before whatever is admitted from now on."""
+        self._marks.add(mark)
+        self._admit_event_timers()
+
+    @property
+    def due_mark(self) -> Mark | None:
+        """The first mark, if nothing before it is pending and none of its timers is left."""
+        mark = self._marks.due
+        if isinstance(mark, Watermark) and self._state.is_due(mark.timestamp, EVENT):
+            return None
+        return mark
+
+    def pass_mark(self) -> None:
+        """The due mark has gone on."""
+        self._marks.pass_first()
+
+    def _admit_event_timers(self) -> None:
+        """Put timers that a pending watermark has made due into the list, as far as it has room."""
+        watermark = self._marks.newest_watermark
+        if watermark is None or self.timers_are_over:
+            return
+        while len(self._slots) < self._bound:
+            popped = self._state.pop_due(watermark, EVENT)
+            if popped is None:
+                break
+            timestamp, entry = popped
+            self._append_event_timer(entry.key, timestamp)
+        self._pool.wake()
+        self._look_at_marks()
+
+    def _queue_event_timers(self, key: Any) -> None:
+        """A call has committed: timers of its key that are due already come before the records
+        that were admitted behind their watermark (P21)."""
+        watermark = self._marks.newest_watermark
+        entry = self._state.entries.get(key)
+        if watermark is None or entry is None or entry.timers is None:
+            return
+        queued = {slot.record for slot in self._queues.get(key, ()) if slot.clock == EVENT}
+        for timestamp in sorted(at for at in entry.timers[EVENT] if at <= watermark):
+            if timestamp not in queued:
+                self._append_event_timer(key, timestamp)
+
+    def _append_event_timer(self, key: Any, timestamp: int) -> None:
+        slot = Slot(key, timestamp, clock=EVENT, epoch=self._marks.epoch_of(timestamp))
+        queue = self._queues.get(key)
+        if queue is None:
+            self._append(slot)
+            return
+        # The first one is running, or may be at any moment.
+        later = next((n for n, one in enumerate(queue) if n and one.epoch > slot.epoch), None)
+        self._slots[slot] = None
+        self._marks.opened(slot.epoch)
+        queue.insert(len(queue) if later is None else later, slot)
+
+    @property
+    def _room(self) -> int:
+        """Records behind a watermark wait until all of its timers are in the list."""
+        watermark = self._marks.newest_watermark
+        if watermark is not None and self._state.is_due(watermark, EVENT):
+            return 0
+        return super()._room
 
     # ---- work
 
@@ -240,6 +390,7 @@ class KeyedAsyncSubtask(PooledSubtask):
     def begin_round(self) -> None:
         """Timers that are due join the pending list."""
         self._admit_timers()
+        self._admit_event_timers()
 
     def admit_records(self, records: list[Any]) -> None:
         """Append records to the pending list, each with the input that it came by."""
@@ -276,11 +427,14 @@ class KeyedAsyncSubtask(PooledSubtask):
             if popped is None:
                 break
             timestamp, entry = popped
-            self._append(Slot(entry.key, timestamp, is_timer=True))
+            self._append(Slot(entry.key, timestamp, clock=PROCESSING, epoch=self._marks.epoch))
         self._pool.wake()
 
+    def _key(self, record: Any, port: int) -> Any:
+        return self._keys[port](record[0] if self._timed else record)
+
     def _append_record(self, record: Any, port: int) -> None:
-        slot = Slot(self._keys[port](record), record, port=port)
+        slot = Slot(self._key(record, port), record, port=port, epoch=self._marks.epoch)
         if not is_deeply_immutable(record):
             try:
                 slot.frozen = self.context.serializer.dumps(record, step=self._node.label)
@@ -291,6 +445,7 @@ class KeyedAsyncSubtask(PooledSubtask):
 
     def _append(self, slot: Slot) -> None:
         self._slots[slot] = None
+        self._marks.opened(slot.epoch)
         queue = self._queues.get(slot.key)
         if queue is None:
             self._queues[slot.key] = deque((slot,))
@@ -311,12 +466,15 @@ class KeyedAsyncSubtask(PooledSubtask):
         while self._results and len(values) + len(diverted) < room:
             slot = self._results.popleft()
             del self._slots[slot]
+            self._marks.closed(slot.epoch)
             taken += 1
             if isinstance(slot.result, Failed):
                 if slot.result.failure is not None:
                     diverted.append(slot.result.failure)
             elif slot.result is not None:
                 values += slot.result
+                for output, value in slot.sides:
+                    self.chain.push_behind(self._node, output)([value])
         if diverted:
             self._reporter.divert(diverted)
         self._step_meter.records_out += len(values)

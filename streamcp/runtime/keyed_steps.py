@@ -10,16 +10,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamcp.clock import Clock
+from streamcp.elements import MAX_TIMESTAMP
 from streamcp.errors import DefinitionError
 from streamcp.graph.logical import Node
 from streamcp.operators.calls import OwnCall
-from streamcp.operators.context import KeyContext
+from streamcp.operators.context import KeyContext, TimerClock
 from streamcp.runtime.blocking import BlockingNotices
 from streamcp.runtime.calling import Push, Reporter, expanded
+from streamcp.runtime.event_time import EventTime
 from streamcp.runtime.meters import StepMeter
 from streamcp.serialization.immutable import is_deeply_immutable
 from streamcp.serialization.serializer import Serializer
-from streamcp.state.entries import Entry
+from streamcp.state.entries import EVENT, PROCESSING, Entry
 from streamcp.state.keyed import KeyedState
 
 Key = Callable[[Any], Any]
@@ -29,27 +31,68 @@ NOTHING: Any = object()
 
 
 class Effects:
-    """What one call of a keyed function asks for; applied when the call's effects commit."""
+    """What one call of a keyed function asks for; applied when the call's effects commit.
 
-    __slots__ = ("_own_call", "cleared", "ended", "may_set_timers", "timers", "used")
+    `clock` is that of timers that do not name one. `sides` are (output, value)."""
 
-    def __init__(self, *, may_set_timers: bool, own_call: OwnCall | None = None) -> None:
+    __slots__ = (
+        "_own_call",
+        "_timers",
+        "cleared",
+        "clock",
+        "ended",
+        "may_set_timers",
+        "now",
+        "sides",
+        "used",
+    )
+
+    def __init__(
+        self,
+        *,
+        may_set_timers: bool,
+        now: Callable[[], int],
+        timed: bool = False,
+        own_call: OwnCall | None = None,
+    ) -> None:
         self._own_call = own_call
         self.cleared = False
         self.ended = False
         self.used = False
         self.may_set_timers = may_set_timers
-        self.timers: list[int] = []
+        self.clock: TimerClock = "event" if timed else "processing"
+        self.now = now
+        self.sides: list[tuple[str, Any]] = []
+        self._timers: list[tuple[int, TimerClock, bool]] = []  # at, clock, set or deleted
 
-    def set_timer(self, at: int, /) -> None:
+    def set_timer(self, at: int, clock: TimerClock, /) -> None:
         """Remember a timer."""
         self._refuse_if_ended()
         if not self.may_set_timers:
             raise DefinitionError(
                 "set_timer() needs a function to call: give the step on_timer=..."
             )
+        self._remember(at, clock, is_set=True)
+
+    def delete_timer(self, at: int, clock: TimerClock, /) -> None:
+        """Remember that a timer is to be forgotten."""
+        self._refuse_if_ended()
+        self._remember(at, clock, is_set=False)
+
+    def _remember(self, at: int, clock: TimerClock, *, is_set: bool) -> None:
+        if clock != self.clock and clock == "event":
+            raise DefinitionError(
+                "an event-time timer needs watermarks: give the source "
+                'watermarks=sc.Watermarks(...), or write clock="processing"'
+            )
         self.used = True
-        self.timers.append(at)
+        self._timers.append((at, clock, is_set))
+
+    def emit(self, output: str, value: Any, /) -> None:
+        """Remember a value for a side output."""
+        self._refuse_if_ended()
+        self.used = True
+        self.sides.append((output, value))
 
     def call_id(self) -> str:
         """The id of the call."""
@@ -72,22 +115,31 @@ class Effects:
         self._refuse_if_ended()
         self.used = True
         self.cleared = True
-        self.timers.clear()
+        self._timers.clear()
 
-    def commit(self, state: KeyedState, entry: Entry) -> None:
-        """Apply everything to an entry."""
+    def commit(self, state: KeyedState, entry: Entry, *, time_is_over: bool = False) -> None:
+        """Apply everything to an entry; what goes to side outputs is left to the caller.
+
+        With `time_is_over` no event-time timer is set: there is no watermark that it could wait
+        for, and one that sets the next would go on for ever."""
         if self.cleared:
             state.remove(entry.key)
-            if self.timers:
+            if self._timers:
                 entry = state[entry.key]
-        for at in self.timers:
-            state.set_timer(entry, at)
-        self.drop()
+        for at, clock, is_set in self._timers:
+            place = EVENT if clock == "event" else PROCESSING
+            if not is_set:
+                state.timer_done(entry, at, place)
+            elif not (time_is_over and place == EVENT):
+                state.set_timer(entry, at, place)
+        self._timers.clear()
+        self.used = self.cleared = False
 
     def drop(self) -> None:
         """Forget everything: the call has failed, or its effects are applied."""
         self.used = self.cleared = False
-        self.timers.clear()
+        self._timers.clear()
+        self.sides.clear()
 
 
 class StateEmitted(TypeError):
@@ -119,7 +171,8 @@ def refuse_in_place(value: Any) -> None:
 
 class KeyedRun:
     """One keyed step of a chain. `keys` and `calls` have one function per input of the step;
-    `emit` takes what `on_timer` returns."""
+    `emit(records)` takes what `on_timer` returns, `side(output, records)` what goes to a side
+    output. `time` is the event time of the subtask, if there is one."""
 
     def __init__(
         self,
@@ -129,16 +182,20 @@ class KeyedRun:
         reporter: Reporter,
         meter: StepMeter,
         clock: Clock,
+        time: EventTime | None = None,
+        side: Callable[[str, list[Any]], None] | None = None,
     ) -> None:
         self.keys = keys
         self.state = state
         self.calls: Sequence[Callable[..., Any]] = ()
-        self.effects = Effects(may_set_timers=False)
-        self.context: KeyContext[Any] = KeyContext(None, 0, self.effects)
         self.now = clock.wall_ms
+        self.time = time
+        self.effects = Effects(may_set_timers=False, now=self.now, timed=time is not None)
+        self.context: KeyContext[Any] = KeyContext(None, 0, self.effects)
         self._on_timer: Callable[..., Any] | None = None
         self._measured = False
         self._emit = emit
+        self._side = side
         self._reporter = reporter
         self._meter = meter
 
@@ -158,7 +215,7 @@ class KeyedRun:
         self._on_timer = on_timer
 
     @property
-    def timed(self) -> bool:
+    def has_timers(self) -> bool:
         """It may set timers."""
         return self._on_timer is not None
 
@@ -172,6 +229,16 @@ class KeyedRun:
         """Fail the job: the state object itself was returned."""
         raise self._reporter.step_failed(record, StateEmitted())
 
+    def commit(self, entry: Entry, timestamp: int | None, *, time_is_over: bool = False) -> None:
+        """Apply what a call asked for; its side outputs get `timestamp`, if they are timed."""
+        effects = self.effects
+        effects.commit(self.state, entry, time_is_over=time_is_over)
+        if effects.sides:
+            sides, effects.sides = effects.sides, []
+            for output, value in sides:
+                assert self._side is not None
+                self._side(output, [value if timestamp is None else (value, timestamp)])
+
     def fire_timers(self) -> bool:
         """Call `on_timer` for the earliest timer that is due; False if none is (rule P43)."""
         due = self.state.next_timer()
@@ -182,15 +249,28 @@ class KeyedRun:
             return False
         popped = self.state.pop_due(now)
         if popped is not None:
-            self._fire(*popped)
+            context, time = self.context, self.time
+            context.timestamp = now
+            if time is not None:
+                context.watermark = time.floors[popped[1].group]
+            self._fire(*popped, PROCESSING, emitted_at=None if time is None else time.earliest)
         return True
 
-    def _fire(self, timestamp: int, entry: Entry) -> None:
+    def fire_event_timer(self, watermark: int) -> bool:
+        """Call `on_timer` for the earliest timer up to `watermark`; False if there is none."""
+        popped = self.state.pop_due(watermark, EVENT)
+        if popped is None:
+            return False
+        self.context.timestamp, self.context.watermark = popped[0], watermark
+        self._fire(*popped, EVENT, emitted_at=popped[0])
+        return True
+
+    def _fire(self, timestamp: int, entry: Entry, clock: int, *, emitted_at: int | None) -> None:
         state, context = self.state, self.context
         if entry.epoch != state.epoch:
             state.preserve(entry)
         assert self._on_timer is not None, "a timer is set only with on_timer"
-        context.key, context.timestamp = entry.key, self.now()
+        context.key = entry.key
         try:
             results = expanded(self._on_timer(timestamp, entry.value, context))
             refuse_state(results, entry.value)
@@ -198,11 +278,13 @@ class KeyedRun:
             # No record is at fault, so there is nothing to drop or divert.
             timer = f"timer {timestamp} of {entry.key!r}"
             raise self._reporter.step_failed(timer, error) from error
-        state.timer_done(entry, timestamp)
-        self.effects.commit(state, entry)
+        state.timer_done(entry, timestamp, clock)
+        over = clock == EVENT and context.watermark == MAX_TIMESTAMP
+        self.commit(entry, emitted_at, time_is_over=over)
         if results:
             self._meter.records_out += len(results)
-            self._emit(list(results))
+            timed = emitted_at is not None
+            self._emit([(value, emitted_at) for value in results] if timed else list(results))
 
     def _on_copy(self, fn: Callable[..., Any], serializer: Serializer) -> Callable[..., Any]:
         """Where a failed record does not fail the job, a call that fails must leave no trace: it

@@ -7,34 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamcp.elements import Batch
+from streamcp.elements import InFlight
 
 
 class OpenCapture:
-    """Gathers the batches of one channel for one checkpoint (rule P14)."""
+    """Gathers the elements of one channel for one checkpoint (rule P14)."""
 
-    __slots__ = ("_checkpoint_id", "_ended", "_give_handle", "batches")
+    __slots__ = ("_checkpoint_id", "_ended", "_give_handle", "elements")
 
     def __init__(
         self,
         checkpoint_id: int,
-        batches: list[Batch],
-        give_handle: Callable[[Batch], object],
+        elements: list[InFlight],
+        give_handle: Callable[[InFlight], object],
         ended: Callable[[], None],
     ) -> None:
-        """Begin with `batches`, what is queued now. `give_handle` makes a batch one that is frozen
+        """Begin with `elements`, what is queued now. `give_handle` makes a batch one that is frozen
         before it is used; `ended` is called when the barrier arrives in line."""
-        self.batches = batches
+        self.elements = elements
         self._checkpoint_id = checkpoint_id
         self._give_handle = give_handle
         self._ended = ended
-        for batch in batches:
-            give_handle(batch)
+        for element in elements:
+            give_handle(element)
 
-    def add(self, batch: Batch) -> None:
-        """A batch was handed on before the barrier."""
-        self._give_handle(batch)
-        self.batches.append(batch)
+    def add(self, element: InFlight) -> None:
+        """An element was handed on before the barrier."""
+        self._give_handle(element)
+        self.elements.append(element)
 
     def ends_at(self, checkpoint_id: int) -> bool:
         """The barrier of this checkpoint ends the capture where it arrives, in line too: what comes

@@ -13,6 +13,7 @@ from enum import IntEnum
 from itertools import repeat
 from typing import Any
 
+from streamcp.elements import MAX_TIMESTAMP, IdleStatus, Mark, Watermark
 from streamcp.errors import SerializationError
 from streamcp.serialization.captured import Captured
 from streamcp.serialization.immutable import all_leaves, is_deeply_immutable
@@ -28,6 +29,8 @@ class Status(IntEnum):
     FROZEN_RECORD = 3  # a record, as bytes of this process: never stored
     RIGHT_RECORD = 5  # the same two of a step's second input (4 is a due timer of a keyed step)
     RIGHT_FROZEN_RECORD = 6
+    WATERMARK = 7  # between the entries: its content is the timestamp
+    IDLE_STATUS = 8
 
 
 # Plain numbers, which are stored: looked up for every pending record while a barrier passes, and
@@ -35,6 +38,28 @@ class Status(IntEnum):
 _RECORD, _RESULT, _FAILURE, _FROZEN_RECORD = (
     status.value for status in (Status.RECORD, Status.RESULT, Status.FAILURE, Status.FROZEN_RECORD)
 )
+
+MARKS = (Status.WATERMARK.value, Status.IDLE_STATUS.value)
+"""Of what is between the entries, and no entry."""
+
+
+def says_all(mark: Mark, before: object) -> bool:
+    """Say whether a mark makes one of its kind just before it needless. The end of time does not:
+    timers that set the next go on up to the watermark before it."""
+    return type(mark) is type(before) and mark != Watermark(MAX_TIMESTAMP)
+
+
+def stored_mark(mark: Mark) -> tuple[int, Any]:
+    """A mark as it is stored between the entries."""
+    if isinstance(mark, Watermark):
+        return Status.WATERMARK.value, mark.timestamp
+    return Status.IDLE_STATUS.value, mark.idle
+
+
+def read_mark(status: int, content: Any) -> Mark:
+    """Make the mark that was stored."""
+    return Watermark(content) if status == Status.WATERMARK else IdleStatus(content)
+
 
 THAWED: dict[int, Status] = {
     Status.FROZEN_RECORD: Status.RECORD,
@@ -98,10 +123,11 @@ Ticket = tuple["Chunk", int]
 class Chunk:
     """Records admitted together; `results[i]` belongs to `records[i]`."""
 
-    __slots__ = ("first", "frozen", "open", "records", "results")
+    __slots__ = ("first", "frozen", "open", "records", "results", "segment")
 
-    def __init__(self, records: list[Any]) -> None:
+    def __init__(self, records: list[Any], segment: int = 0) -> None:
         self.records = records
+        self.segment = segment  # how many marks have come before it
         self.results: list[Any] = [MISSING] * len(records)
         self.frozen: dict[int, bytes] | None = None
         self.first = 0  # the first whose result has not been emitted (ordered)
@@ -128,11 +154,16 @@ class Chunk:
         return _RESULT, result
 
 
+def _entries(one: Chunk | Mark) -> list[tuple[int, Any]]:
+    return one.entries() if type(one) is Chunk else [stored_mark(one)]  # type: ignore[arg-type]
+
+
 class PendingList:
     """What an async step without state holds.
 
     `count` is the number of entries, `failures` that of the `Failed` among them. Ordered: results
-    are emitted in the order of their records; else in the order in which they come."""
+    are emitted in the order of their records; else in the order in which they come, but not across
+    one of the `marks` that stand between the entries (rule P22)."""
 
     def __init__(self, *, ordered: bool, serializer: Serializer, step: str, keep: bool) -> None:
         """With `keep`, records must stay as they came: for snapshots and retries."""
@@ -142,9 +173,12 @@ class PendingList:
         self._serializer = serializer
         self._step = step
         self._keep = keep
-        self._chunks: deque[Chunk] = deque()
+        self.marks: deque[Mark] = deque()
+        self._chunks: deque[Chunk | Mark] = deque()
         self._ready: deque[Ticket] = deque()
         self._finished: deque[Ticket] = deque()
+        self._passed = 0  # marks that have gone on
+        self._later: dict[int, list[Ticket]] = {}  # finished behind a mark, by segment
         # Takes the next record to be called, in order of arrival; IndexError if there is none.
         self.start: Callable[[], Ticket] = self._ready.popleft
 
@@ -155,12 +189,35 @@ class PendingList:
 
     def admit(self, records: list[Any]) -> None:
         """Append records."""
-        chunk = Chunk(records)
+        chunk = Chunk(records, self._passed + len(self.marks))
         if self._keep and not all_leaves(records):
             self._freeze_mutable(chunk)
         self._chunks.append(chunk)
         self.count += len(records)
         self._ready.extend(zip(repeat(chunk), range(len(records)), strict=False))
+
+    # ---- marks
+
+    def mark(self, mark: Mark) -> None:
+        """Put a mark behind all entries; of two side by side the later one may say all."""
+        if self._chunks and says_all(mark, self._chunks[-1]):
+            self._chunks[-1] = self.marks[-1] = mark
+        else:
+            self._chunks.append(mark)
+            self.marks.append(mark)
+
+    @property
+    def due_mark(self) -> Mark | None:
+        """The mark before which no entry is left."""
+        first = self._chunks[0] if self.marks else None
+        return None if first is None or type(first) is Chunk else self.marks[0]
+
+    def pass_mark(self) -> None:
+        """The due mark has gone on: what has finished behind it may be emitted."""
+        self._chunks.popleft()
+        self.marks.popleft()
+        self._passed += 1
+        self._finished.extend(self._later.pop(self._passed, ()))
 
     def _freeze_mutable(self, chunk: Chunk) -> None:
         for i, record in enumerate(chunk.records):
@@ -191,8 +248,12 @@ class PendingList:
         chunk.results[i] = result
         if type(result) is Failed:
             self.failures += 1
-        if not self._ordered:
+        if self._ordered:
+            return
+        if chunk.segment == self._passed:
             self._finished.append(ticket)
+        else:
+            self._later.setdefault(chunk.segment, []).append(ticket)
 
     def take_results(self, limit: int) -> list[Any]:
         """Take up to `limit` results that may be emitted now, in their order."""
@@ -207,6 +268,8 @@ class PendingList:
         chunks = self._chunks
         while chunks and len(taken) < limit:
             chunk = chunks[0]
+            if type(chunk) is not Chunk:
+                break
             results, first = chunk.results, chunk.first
             end = min(len(results), first + limit - len(taken))
             i = first
@@ -228,8 +291,9 @@ class PendingList:
             taken.append(chunk.results[i])
             chunk.results[i] = EMITTED
             chunk.open -= 1
-        while self._chunks and self._chunks[0].open == 0:
-            self._chunks.popleft()
+        chunks = self._chunks
+        while chunks and type(oldest := chunks[0]) is Chunk and oldest.open == 0:
+            chunks.popleft()
         return taken
 
     # ---- snapshot and restore
@@ -237,11 +301,22 @@ class PendingList:
     def cut(self) -> Callable[[], list[tuple[int, Any]]]:
         """Return what lists the pending entries as they are now, as (status, content) in order of
         arrival."""
-        chunks = [chunk.as_it_is() for chunk in self._chunks]
-        return lambda: [entry for chunk in chunks for entry in chunk.entries()]
+        chunks = [one.as_it_is() if type(one) is Chunk else one for one in self._chunks]
+        return lambda: [entry for one in chunks for entry in _entries(one)]
 
     def restore(self, entries: Iterable[tuple[int, Any]]) -> None:
         """Put a list back as it was: results keep their places and are not called again."""
+        between: list[tuple[int, Any]] = []
+        for status, content in entries:
+            if status in MARKS:
+                self._restore(between)
+                between = []
+                self.mark(read_mark(status, content))
+            else:
+                between.append((status, content))
+        self._restore(between)
+
+    def _restore(self, entries: Iterable[tuple[int, Any]]) -> None:
         records: list[Any] = []
         results: list[Any] = []
         for status, content in entries:
@@ -256,7 +331,7 @@ class PendingList:
                     records.append(None)
                     results.append(Failed(content))
                     self.failures += 1
-        chunk = Chunk(records)
+        chunk = Chunk(records, self._passed + len(self.marks))
         chunk.results = results
         if self._keep:
             self._freeze_mutable(chunk)
@@ -265,5 +340,8 @@ class PendingList:
             self.count += len(records)
             self._ready.extend((chunk, i) for i, one in enumerate(results) if one is MISSING)
             if not self._ordered:
-                finished = ((chunk, i) for i, one in enumerate(results) if one is not MISSING)
-                self._finished.extend(finished)
+                finished = [(chunk, i) for i, one in enumerate(results) if one is not MISSING]
+                here = chunk.segment == self._passed
+                (self._finished if here else self._later.setdefault(chunk.segment, [])).extend(
+                    finished
+                )

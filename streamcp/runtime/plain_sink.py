@@ -50,6 +50,8 @@ class PlainSinkRun:
         """Write records. If that fails, it fails for each of them: which ones are in the target is
         not known."""
         self.meter.records_in += len(records)
+        if self._node.timed:
+            records = [value for value, _ in records]
         started = self._context.clock.monotonic()
         try:
             result = self._sink.write(records)  # type: ignore[func-returns-value]

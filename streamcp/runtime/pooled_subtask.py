@@ -7,10 +7,11 @@ pending is in the snapshot, and no call is waited for (rule P20).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any
 
 from streamcp.checkpoint.snapshot import SectionKind
+from streamcp.elements import IdleStatus, Mark, Watermark
 from streamcp.operators.steps import Call
 from streamcp.runtime.call_ids import SubtaskCallIds
 from streamcp.runtime.call_pool import CallPool, Calls
@@ -94,6 +95,24 @@ class PooledSubtask(Subtask):
         """Append records to the pending list."""
         raise NotImplementedError
 
+    @property
+    def marks(self) -> Sequence[Mark]:
+        """What is pending of event time, between the records."""
+        raise NotImplementedError
+
+    def mark(self, mark: Mark) -> None:
+        """Put a mark behind everything that is pending."""
+        raise NotImplementedError
+
+    @property
+    def due_mark(self) -> Mark | None:
+        """The first mark, if nothing before it is pending any more (rule P21)."""
+        raise NotImplementedError
+
+    def pass_mark(self) -> None:
+        """The due mark has gone on."""
+        raise NotImplementedError
+
     def emit_results(self) -> bool:
         """Emit results whose turn has come, as far as there is room; False if there are none."""
         raise NotImplementedError
@@ -138,6 +157,39 @@ class PooledSubtask(Subtask):
                 self._call_ids().restore(pages, open_calls)
         else:
             super().restore(kind, name, values)
+
+    # ---- event time
+
+    def note_time(self) -> None:
+        """What the inputs have announced waits for all that is pending before it (rule P21)."""
+        time = self.time
+        assert time is not None
+        marks = self.marks
+        watermarks = [mark.timestamp for mark in marks if isinstance(mark, Watermark)]
+        if time.inputs.watermark > (watermarks[-1] if watermarks else time.watermark):
+            self.mark(Watermark(time.inputs.watermark))
+        idle = [mark.idle for mark in marks if isinstance(mark, IdleStatus)]
+        if time.inputs.all_idle != (idle[-1] if idle else time.idle):
+            self.mark(IdleStatus(time.inputs.all_idle))
+        self._look_at_marks()
+
+    def _look_at_marks(self) -> None:
+        self.time_is_due = self.due_mark is not None
+
+    def work_off_time(self) -> bool:
+        """Fire a timer of the fused steps, or let the due mark go on; False if none is due."""
+        mark, time = self.due_mark, self.time
+        assert time is not None
+        if isinstance(mark, Watermark):
+            if self.chain.fire_event_timer(mark.timestamp):
+                return True
+            time.reached(mark.timestamp)
+        elif mark is not None:
+            time.send_idle(mark.idle)
+        if mark is not None:
+            self.pass_mark()
+        self._look_at_marks()
+        return mark is not None
 
     # ---- snapshot
 
@@ -192,6 +244,8 @@ class PooledSubtask(Subtask):
                 await self.turns.end_if_over(clock.monotonic())
             elif self._drained and not self.timers_are_due:
                 return
+            elif self.time_is_due and self.output.writable and not self.held:
+                continue
             elif not self.held:
                 await self.wait(self._waiting_for(), timeout=self.until_timer())
 
@@ -210,6 +264,10 @@ class PooledSubtask(Subtask):
         if self.held:
             return False
         emitted = self.emit_results()
+        if emitted and self.time is not None:
+            self._look_at_marks()
+            if self.time_is_due:
+                self.wakeup.set()
         return self._admit() or emitted
 
     @property
@@ -221,11 +279,16 @@ class PooledSubtask(Subtask):
             return "backpressured"
         return "busy" if self.pending_count > self._refilled_at else "idle"
 
+    @property
+    def _room(self) -> int:
+        """How many records may be admitted now."""
+        count = self.pending_count
+        return self._bound - count if count <= self._refilled_at else 0
+
     def _admit(self) -> bool:
         """Move records from the input to the pending list, as many as it may hold."""
         gate = self.gate
-        count = self.pending_count
-        room = self._bound - count if count <= self._refilled_at else 0
+        room = self._room
         while gate.hand is None and not self.held:
             if self.take_element(data=room > 0) is None:
                 return False

@@ -14,16 +14,18 @@ from typing import Any
 
 import anyio
 
+from streamcp.channel.input_watermarks import InputWatermarks
 from streamcp.checkpoint.snapshot import SectionKind
 from streamcp.elements import Batch
 from streamcp.errors import StepFailed
 from streamcp.operators.sources import Source
 from streamcp.operators.steps import SourceStep
+from streamcp.operators.watermarks import Stamper
 from streamcp.runtime.blocking import BLOCKING, COROUTINE
 from streamcp.runtime.calling import describe, failure_of
 from streamcp.runtime.snapshots import CapturedSection, Freezing
 from streamcp.runtime.stepping import Stepping
-from streamcp.runtime.subtask import Subtask
+from streamcp.runtime.subtask import BUFFER_TIMEOUT, Subtask
 from streamcp.serialization.captured import Captured
 from streamcp.serialization.immutable import is_deeply_immutable
 from streamcp.serialization.serializer import Serializer
@@ -51,23 +53,37 @@ class Reader:
     """Reads one split, or the whole of an undivided source (`split` None).
 
     `position` is the one after the last record that was taken over, `collected_position` the one
-    after what is `collected`."""
+    after what is `collected`. `stamper` finds the timestamps, if there are any; `active_at` is when
+    there was last a record, or no room for one."""
 
     __slots__ = (
         "_open",
         "_serializer",
+        "active_at",
         "collected",
         "collected_position",
         "ended",
         "generator",
+        "number",
         "position",
         "split",
+        "stamper",
         "step",
         "taken_over",
     )
 
-    def __init__(self, source: Source[Any], split: Any, step: str, serializer: Serializer) -> None:
+    def __init__(
+        self,
+        source: Source[Any],
+        split: Any,
+        step: str,
+        serializer: Serializer,
+        stamper: Stamper[Any] | None,
+    ) -> None:
         self.split = split
+        self.stamper = stamper
+        self.number = 0
+        self.active_at = 0.0
         self.step = step
         self.position: Any = source.start
         self.collected: Sequence[Any] = ()
@@ -135,6 +151,11 @@ class SourceSubtask(Subtask):
         spec = self._node.spec
         assert isinstance(spec, SourceStep)
         self._source = spec.source
+        self._watermarks = spec.watermarks
+        self._idle_after = None if spec.watermarks is None else spec.watermarks.idle_after
+        self._push_ahead = self.chain.push_behind(self._node, "ahead")
+        self._announced_at = 0.0
+        self._unannounced = False  # stampers are ahead of what was announced
         self._push = self.chain.push_behind(self._node)
         if self.chain.has_timers:
             self.turns.held = self.chain.measure_calls
@@ -150,7 +171,13 @@ class SourceSubtask(Subtask):
     def set_splits(self, splits: Sequence[Any]) -> None:
         """Read these splits, from the start."""
         step, serializer = self._node.label, self.context.serializer
-        self.readers = [Reader(self._source, split, step, serializer) for split in splits]
+        self.readers = [
+            Reader(self._source, split, step, serializer, self._new_stamper(step))
+            for split in splits
+        ]
+
+    def _new_stamper(self, step: str) -> Stamper[Any] | None:
+        return None if self._watermarks is None else self._watermarks.stamper(step)
 
     # ---- snapshot
 
@@ -158,10 +185,7 @@ class SourceSubtask(Subtask):
         """Positions and the rest, beside the states of fused keyed steps."""
         serializer, step = self.context.serializer, self._node.label
         # A reader that has collected its last records, which are not taken over, has not ended.
-        positions = tuple(
-            (r.split, r.thawed_position(), self._draining or (r.ended and not r.collected))
-            for r in self.readers
-        )
+        positions = tuple(map(self._stored_position, self.readers))
         captured = Captured(positions, serializer, step=step)
         # The thawed copies are the snapshot's own, but immutable ones are shared: both are safe
         # to freeze later.
@@ -171,6 +195,12 @@ class SourceSubtask(Subtask):
         if rest is not None:
             sections.append(CapturedSection("rest", step, [self.capture_batch(rest)], len(rest)))
         return sections
+
+    def _stored_position(self, reader: Reader) -> tuple[Any, ...]:
+        """What is stored of a split: with event time also what is known of it there."""
+        ended = self._draining or (reader.ended and not reader.collected)
+        stored = reader.split, reader.thawed_position(), ended
+        return stored if reader.stamper is None else (*stored, reader.stamper.snapshot())
 
     def _rest_in_hand(self) -> Batch | None:
         """Make the rest a batch of its own, so that it can be captured."""
@@ -185,19 +215,23 @@ class SourceSubtask(Subtask):
         match kind:
             case "position":
                 for positions in values:
-                    for split, position, ended in positions:
-                        self._restore_reader(split, position, ended=ended)
+                    for split, position, ended, *stamped in positions:
+                        self._restore_reader(split, position, stamped, ended=ended)
             case "rest":
                 self._rest = Batch([record for frame in values for record in frame])
             case _:
                 super().restore(kind, name, values)
 
-    def _restore_reader(self, split: Any, position: Any, *, ended: bool) -> None:
+    def _restore_reader(
+        self, split: Any, position: Any, stamped: Sequence[Any], *, ended: bool
+    ) -> None:
         reader = self.reader_of(split)
         if reader is not None:
             reader.keep(position)
             reader.take_over()
             reader.ended = ended
+            if reader.stamper is not None and stamped:
+                reader.stamper.restore(stamped[0])
         elif not ended:
             _logger.warning(
                 "source %r: split %r is no longer there; it was read up to position %r",
@@ -241,6 +275,7 @@ class SourceSubtask(Subtask):
 
     async def run(self) -> None:
         """Read until every generator has ended, or a drain, and everything is worked off."""
+        self._begin_time()
         try:
             await self._replay()
             if not self._draining:
@@ -270,7 +305,8 @@ class SourceSubtask(Subtask):
         The interruption is one cancellation, so that a generator may close what it holds."""
         try:
             async with asyncio.timeout(None) as self._reading:
-                if len(self.readers) == 1 and not self.chain.has_timers:
+                alone = len(self.readers) == 1 and self._idle_after is None
+                if alone and not self.chain.has_timers:
                     await self._run_inline(self.readers[0])
                 else:
                     await self._run_beside()
@@ -288,6 +324,7 @@ class SourceSubtask(Subtask):
                 self._take_over(reader)
                 while self._rest is not None:
                     self._work_slice(len(self._rest))
+            self._announce_now()
             self.hand_on()
             self.meter.begin("idle", self.context.clock.monotonic())
 
@@ -316,8 +353,10 @@ class SourceSubtask(Subtask):
                     self._take_over(reader_ready)
                 elif all(reader.ended for reader in self.readers):
                     return
+                elif self._announce() and self.output.writable:
+                    continue
                 else:
-                    await self.wait("idle", timeout=self.until_timer())
+                    await self.wait("idle", timeout=self._until_timer_or_idle())
 
     async def _keep_collecting(self, reader: Reader) -> None:
         while not reader.ended:
@@ -387,24 +426,113 @@ class SourceSubtask(Subtask):
         if records:
             # Loops take any sequence; whatever else is behind the source wants lists.
             values: Any = records if self._feeds_loop else list(records)
-            self._rest, self._offset = Batch(values), 0
+            if reader.stamper is not None:
+                values = self._stamped(reader, reader.stamper, list(records))
+            if values:
+                self._rest, self._offset = Batch(values), 0
+
+    # ---- event time
+
+    def _begin_time(self) -> None:
+        """Every split that is read here is an input of event time."""
+        if self.time is None:
+            return
+        self.time.inputs = InputWatermarks(len(self.readers))
+        for number, reader in enumerate(self.readers):
+            reader.number = number
+        self._all_active()
+        self._unannounced = True
+
+    def _stamped(
+        self, reader: Reader, stamper: Stamper[Any], records: list[Any]
+    ) -> list[tuple[Any, int]]:
+        assert self.time is not None
+        stamped = stamper.stamp(records, self.context.clock.wall_ms())
+        if stamped.ahead:
+            # Their own timestamps are what is wrong with them.
+            self._push_ahead([(record, self.time.earliest) for record in stamped.ahead])
+        self._active(reader)
+        self._unannounced = True
+        return list(zip(stamped.records, stamped.timestamps, strict=True))
+
+    def _active(self, reader: Reader) -> None:
+        assert self.time is not None
+        reader.active_at = self.context.clock.monotonic()
+        if reader.number in self.time.inputs.idle:
+            self.time.inputs.set_idle(reader.number, False)
+            self.note_time()
+
+    def _all_active(self) -> None:
+        """Whoever waits for room is not idle."""
+        now = self.context.clock.monotonic()
+        for reader in self.readers:
+            reader.active_at = now
+
+    def _announce(self) -> bool:
+        """Note how far event time has come behind all that is worked off; say whether that is to
+        be worked off now."""
+        if self.time is None:
+            return False
+        inputs, now = self.time.inputs, self.context.clock.monotonic()
+        self._announced_at, self._unannounced = now, False
+        for reader in self.readers:
+            stamper, number = reader.stamper, reader.number
+            assert stamper is not None
+            ended = reader.ended and not reader.collected
+            if stamper.watermark > inputs.watermarks[number]:
+                # Also before an end, so that what fires until then does not depend on haste.
+                inputs.advance(number, stamper.watermark)
+                self._unannounced |= ended
+            elif ended:
+                inputs.end(number)
+            elif self._idle_after is not None and now - reader.active_at >= self._idle_after:
+                inputs.set_idle(number, True)
+        self.note_time()
+        return self.time_is_due
+
+    def _announce_now(self) -> None:
+        """The generator is about to wait: what is worked off goes on at once."""
+        if self.time is not None and self._rest is None and not self.held:
+            self._announce()
+            while self.time_is_due and self.output.writable:
+                self.work_off_time()
+
+    def _announce_in_time(self) -> bool:
+        """While there is always something to read a watermark goes on now and then; say whether
+        something is to be worked off now."""
+        if not self._unannounced:
+            return self.time_is_due
+        late = self.context.clock.monotonic() - self._announced_at >= BUFFER_TIMEOUT
+        return (late or self.all_read) and (self._announce() or self._unannounced)
+
+    def _until_timer_or_idle(self) -> float | None:
+        """Seconds until the next timer, or until the next split is idle."""
+        due = self.until_timer()
+        if self._idle_after is None or self.time is None:
+            return due
+        now, idle = self.context.clock.monotonic(), self.time.inputs.idle
+        active = [r for r in self.readers if not r.ended and r.number not in idle]
+        left = [max(0.0, r.active_at + self._idle_after - now) for r in active]
+        return min(left if due is None else [*left, due], default=None)
 
     async def _work_off_rest(self) -> None:
         """Work the rest in hand off, slice by slice, and wait until there is room for more."""
-        clock, output, chain = self.context.clock, self.output, self.chain
-        timed = chain.has_timers
+        clock, output = self.context.clock, self.output
+        timed = self.chain.has_timers or self.time is not None
         while True:
             room = output.room
             if self.held:
                 await self.wait("idle")
+                self._all_active()
             elif room < output.enough:
                 await self.wait("backpressured")
-            elif timed and chain.fire_timers():
+                self._all_active()
+            elif timed and self.fire_timers():
                 await self.turns.end_if_over(clock.monotonic())
             elif self._rest is not None:
                 self._work_slice(min(self.slices.records, room))
                 await self.turns.end_if_over(clock.monotonic())
-            else:
+            elif not (self.time is not None and self._announce_in_time()):
                 return
 
     def _work_slice(self, limit: int) -> None:

@@ -31,6 +31,8 @@ class StepSubtask(Subtask):
                 continue
             if self.gate.hand is None and self.gate.all_ended and not self.timers_are_due:
                 break
+            if self.time_is_due and self.output.writable:
+                continue
             if not self.held:
                 waiting: Waiting = "idle" if self.output.writable else "backpressured"
                 await self.wait(waiting, timeout=self.until_timer())
@@ -40,7 +42,7 @@ class StepSubtask(Subtask):
         """Take elements until a batch is in hand; False if none can be worked on now."""
         writable = self.output.writable
         while self.gate.hand is None and not self.held:
-            if self.take_element(data=writable) is None:
+            if self.take_element(data=writable) is None or self.time_is_due:
                 return False
         return writable and not self.held
 

@@ -26,6 +26,7 @@ from streamcp.operators.steps import (
 from streamcp.runtime.batching import BatchRun
 from streamcp.runtime.broadcast_steps import BroadcastRun
 from streamcp.runtime.calling import Push, Reporter, with_service
+from streamcp.runtime.event_time import EventTime
 from streamcp.runtime.fusing import Loop
 from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.keyed_steps import NOTHING, KeyedRun
@@ -54,6 +55,23 @@ class Chain:
         self._broadcast: dict[Node, BroadcastRun] = {}
         self._sinks: dict[Node, PlainSinkRun] = {}
         self._batches: dict[Node, BatchRun] = {}
+        self.time: EventTime | None = None
+
+    @property
+    def head(self) -> str:
+        """The step that takes the input."""
+        return self._plan.head.label
+
+    @property
+    def timed(self) -> bool:
+        """Records have timestamps here."""
+        return self._plan.head.timed
+
+    @property
+    def untimed_ports(self) -> frozenset[int]:
+        """The inputs whose records have none all the same."""
+        inputs = self._plan.head.inputs
+        return frozenset(one.port for one in inputs if self.timed and not one.timed)
 
     # ---- wiring
 
@@ -128,9 +146,8 @@ class Chain:
 
     def _plain_sink(self, node: Node, spec: SinkStep) -> PlainSinkRun:
         if node not in self._sinks:
-            self._sinks[node] = PlainSinkRun(
-                node, spec.open(), self.reporter(node), self.meters[node], self._context
-            )
+            sink, reporter, meter = spec.open(), self.reporter(node), self.meters[node]
+            self._sinks[node] = PlainSinkRun(node, sink, reporter, meter, self._context)
         return self._sinks[node]
 
     def _batch(self, node: Node, spec: BatchStep) -> BatchRun:
@@ -157,9 +174,20 @@ class Chain:
         if node not in self._reporters:
             spec = node.spec
             on_error: OnError = spec.on_error if isinstance(spec, Call | SinkStep) else "fail"
-            divert = self.push_behind(node, "errors")
+            divert = self._diverting(node)
             self._reporters[node] = Reporter(node, on_error, divert, self.meters[node])
         return self._reporters[node]
+
+    def _diverting(self, node: Node) -> Push:
+        """Wire the errors of a step. Those of a write have no timestamp of their own."""
+        push, time = self.push_behind(node, "errors"), self.time
+        if time is None or not isinstance(node.spec, SinkStep):
+            return push
+
+        def stamped(failures: list[Any]) -> None:
+            push([(failure, time.earliest) for failure in failures])
+
+        return stamped
 
     def function(self, spec: Call) -> Callable[..., Any]:
         """The step's function of one record, with its service."""
@@ -205,6 +233,8 @@ class Chain:
             self.reporter(node),
             self.meters[node],
             context.clock,
+            self.time,
+            lambda output, records: self.push_behind(node, output)(records),
         )
         if isinstance(spec, ProcessStep):
             functions, on_timer = keyed_functions(spec, context)
@@ -241,7 +271,7 @@ class Chain:
     @property
     def has_timers(self) -> bool:
         """Some step may set timers."""
-        return bool(self._batches) or any(run.timed for run in self._keyed.values())
+        return bool(self._batches) or any(run.has_timers for run in self._keyed.values())
 
     @property
     def has_open_batches(self) -> bool:
@@ -286,6 +316,14 @@ class Chain:
         for batch in self._batches.values():
             fired = batch.fire() or fired
         return fired
+
+    def fire_event_timer(self, watermark: int) -> bool:
+        """Fire one event-time timer up to a watermark: of the first step that has one, since what
+        it emits comes before the watermark to those behind it. False if there is none."""
+        keyed = self._keyed
+        return any(
+            keyed[node].fire_event_timer(watermark) for node in self._plan.members if node in keyed
+        )
 
     def next_timer(self) -> int | None:
         """The time of the earliest timer (milliseconds since the epoch)."""

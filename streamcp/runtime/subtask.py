@@ -29,9 +29,18 @@ from streamcp.checkpoint.alignment import (
 )
 from streamcp.checkpoint.plan import Trigger
 from streamcp.checkpoint.snapshot import SectionKind, SubtaskStatistics
-from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput
+from streamcp.elements import (
+    Batch,
+    CheckpointBarrier,
+    Element,
+    EndOfInput,
+    IdleStatus,
+    InFlight,
+    Watermark,
+)
 from streamcp.identifiers import SubtaskId
 from streamcp.runtime.blocking import BLOCKING
+from streamcp.runtime.event_time import EventTime
 from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.iteration import Iteration
 from streamcp.runtime.meters import TaskMeter, Waiting
@@ -94,12 +103,22 @@ def capture_batch(batch: Batch, serializer: Serializer, step: str) -> Captured:
     return captured
 
 
+def content_of_mark(element: InFlight) -> int | bool:
+    """What is stored of a mark among captured batches, which are lists: a watermark's timestamp,
+    or whether the channel is idle."""
+    if isinstance(element, Watermark):
+        return element.timestamp
+    assert isinstance(element, IdleStatus)
+    return element.idle
+
+
 class Subtask:
     """One parallel instance of a task.
 
     `ended` says that it will do nothing more by itself: it has finished, or (a sink) only waits
     for checkpoints to commit what it wrote. `held`: it takes nothing and starts nothing now.
-    `on_idle` is called whenever it has handed everything on and waits, or has finished."""
+    `on_idle` is called whenever it has handed everything on and waits, or has finished. `time` is
+    its event time, if its records have timestamps."""
 
     def __init__(
         self,
@@ -136,10 +155,20 @@ class Subtask:
         self._stopping = False
         self._closed = False
         self._flushed_at = context.clock.monotonic()
+        self.time = self._new_time() if chain.timed else None
+        self.time_is_due = False
+        chain.time = self.time
         for channel in gate.channels:
             channel.wake_receiver = self.wakeup.set
         for channel in output.channels:
             channel.wake_sender = self.wakeup.set
+
+    def _new_time(self) -> EventTime:
+        gate, untimed = self.gate, self.chain.untimed_ports
+        ignored = gate.back | {n for n, port in enumerate(gate.ports) if port in untimed}
+        names = [str(channel.id) for channel in gate.channels]
+        groups = self.context.max_parallelism
+        return EventTime(names, ignored, self.chain.fire_event_timer, self.output.send, groups)
 
     def __repr__(self) -> str:
         """Say what it waits for."""
@@ -277,7 +306,7 @@ class Subtask:
         """Contribute the state of a finished subtask to a checkpoint (rule P7)."""
         now = self.context.clock.monotonic()
         self._gathering = _Gathering(trigger, now, self.meter.records_in, acted_at=now)
-        self._gathering.sections = self.own_sections()
+        self._gathering.sections = self._sections()
         self._acknowledge()
 
     def _finished_channels(self, trigger: Trigger) -> frozenset[int]:
@@ -341,14 +370,14 @@ class Subtask:
         trigger = gathering.trigger
         gathering.alignment = started - gathering.first_barrier_at
         gathering.records_during = self.meter.records_in - gathering.records_at_first
-        gathering.sections = self.own_sections()
+        gathering.sections = self._sections()
         for channel, extent in captures.items():
             before = checkpoint_id if extent == "before_barrier" else None
-            batches = self.gate.capture(channel, before_barrier=before)
+            elements = self.gate.capture(channel, before_barrier=before)
             if channel in open_captures:
-                self._open_capture(gathering, channel, batches)
-            elif batches:
-                gathering.sections.append(self._channel_section(channel, batches))
+                self._open_capture(gathering, channel, elements)
+            elif elements:
+                gathering.sections.append(self._channel_section(channel, elements))
         if not trigger.unaligned and captures.keys() - self.gate.back:
             gathering.escalated_after = started - trigger.at
         if trigger.stopping:
@@ -357,21 +386,39 @@ class Subtask:
         gathering.acted_at = self.context.clock.monotonic()
         gathering.sync = gathering.acted_at - started
 
-    def _open_capture(self, gathering: _Gathering, channel: int, batches: list[Batch]) -> None:
+    def _sections(self) -> list[Freezing]:
+        sections = self.own_sections()
+        if self.time is not None:
+            label = self.chain.head
+            captured = Captured(self.time.content(), self.context.serializer, step=label)
+            sections.append(CapturedSection("event_time", label, [captured], 0))
+        return sections
+
+    def _open_capture(self, gathering: _Gathering, channel: int, elements: list[InFlight]) -> None:
         n = gathering.trigger.checkpoint_id
         ended = partial(self._barrier_arrived, n, channel)
-        capture = OpenCapture(n, batches, self.capture_batch, ended)
+        capture = OpenCapture(n, elements, self._give_handle, ended)
         gathering.open[channel] = self.gate.channels[channel].capturing = capture
 
     def _barrier_arrived(self, checkpoint_id: int, channel: int) -> None:
         self._carry_out(self._alignment.barrier_in_line(checkpoint_id, channel))
 
-    def _channel_section(self, channel: int, batches: list[Batch]) -> CapturedSection:
+    def _channel_section(self, channel: int, elements: list[InFlight]) -> CapturedSection:
         name = str(self.gate.channels[channel].id)
         serializer, step = self.context.serializer, self.id.task
-        captured = [one.captured or capture_batch(one, serializer, step) for one in batches]
-        records = sum([len(batch.values) for batch in batches])
+        records = 0
+        captured: list[Captured] = []
+        for one in elements:
+            if type(one) is Batch:
+                records += len(one.values)
+                captured.append(one.captured or capture_batch(one, serializer, step))
+            else:
+                captured.append(Captured(content_of_mark(one), serializer, step=step))
         return CapturedSection("channel", name, captured, records)
+
+    def _give_handle(self, element: InFlight) -> None:
+        if type(element) is Batch:
+            self.capture_batch(element)
 
     def capture_batch(self, batch: Batch) -> Captured:
         """Give a batch the handle by which it is frozen; one that it has already is reused, with
@@ -383,8 +430,8 @@ class Subtask:
         gathering = self._gather(self._alignment.current)
         self.gate.channels[channel].capturing = None
         capture = gathering.open.pop(channel)
-        if capture.batches:
-            gathering.sections.append(self._channel_section(channel, capture.batches))
+        if capture.elements:
+            gathering.sections.append(self._channel_section(channel, capture.elements))
 
     def _forward(self, checkpoint_id: int, *, overtaking: bool) -> None:
         if overtaking:
@@ -444,8 +491,32 @@ class Subtask:
             self._carry_out(self._alignment.barrier_in_line(element.checkpoint_id, channel))
         elif type(element) is EndOfInput:
             self.gate.ended.add(channel)
+            self._end_in_time(channel)
             self._carry_out(self._alignment.end_of_input(channel))
+        elif type(element) is not Batch and self.time is not None:
+            self._take_mark(channel, element)
         return element
+
+    def _take_mark(self, channel: int, mark: Element) -> None:
+        """Note what a channel announces; it is worked off before anything else is taken."""
+        assert self.time is not None
+        if channel in self.gate.back:
+            return  # a loop's event time is that of what comes in from outside
+        if isinstance(mark, Watermark):
+            self.time.inputs.advance(channel, mark.timestamp)
+        elif isinstance(mark, IdleStatus):
+            self.time.inputs.set_idle(channel, mark.idle)
+        self.note_time()
+
+    def _end_in_time(self, channel: int) -> None:
+        if self.time is not None:
+            self.time.inputs.end(channel)
+            self.note_time()
+
+    def note_time(self) -> None:
+        """The inputs may have announced something."""
+        assert self.time is not None
+        self.time_is_due = self.time.is_due
 
     def slice_done(self, records: int, started: float) -> None:
         """Account for a slice that was worked off; the coordinator gets its chance."""
@@ -466,12 +537,23 @@ class Subtask:
     @property
     def timers_are_due(self) -> bool:
         """Timers of the fused steps wait for nothing but room in the outputs."""
+        if self.timers_are_over:
+            return False
         due = self.chain.next_timer()
-        return due is not None and due <= self.context.clock.wall_ms() and not self.timers_are_over
+        return self.time_is_due or (due is not None and due <= self.context.clock.wall_ms())
 
     def fire_timers(self) -> bool:
-        """Fire one due timer of each fused step; False if none is due."""
-        return not self.timers_are_over and self.chain.fire_timers()
+        """Fire one due timer of each fused step, or let event time go on; False if none is due."""
+        if self.timers_are_over:
+            return False
+        return self.chain.fire_timers() or (self.time_is_due and self.work_off_time())
+
+    def work_off_time(self) -> bool:
+        """Let event time go on by one timer or one mark; False if nothing is due."""
+        assert self.time is not None
+        worked = self.time.work_off()
+        self.note_time()
+        return worked
 
     def until_timer(self) -> float | None:
         """Seconds until the earliest timer of the fused steps; None if there is none, or if there
@@ -504,6 +586,7 @@ class Subtask:
         """The loop has ended: nothing comes round any more, and no barrier either (P19)."""
         for channel in self.gate.back - self.gate.ended:
             self.gate.ended.add(channel)
+            self._end_in_time(channel)
             self._carry_out(self._alignment.end_of_input(channel))
         self.wakeup.set()
 

@@ -1,6 +1,7 @@
 """What is kept of one key, and the form in which it is stored.
 
-A stored row is (key, value, timers); a row of one field, (key,), says that the key was removed.
+A stored row is (key, value, timers), with a fourth field where there are event-time timers; a row
+of one field, (key,), says that the key was removed.
 Sections that hold changes are read behind those that they build on, row by row: the last row of a
 key counts. Knows neither snapshots nor how keys are found.
 """
@@ -12,8 +13,15 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 Row: TypeAlias = tuple[Any, ...]
-"""What is stored of an entry: key, value, timers (milliseconds since the epoch); or the key alone
-of one that was removed."""
+"""What is stored of an entry: key, value, timers in processing time and in event time
+(milliseconds since the epoch; the last field is left out if there are none); or the key alone of
+one that was removed."""
+
+PROCESSING, EVENT = 0, 1
+"""The clock of a timer: its place in what an entry has of both."""
+
+Timers: TypeAlias = tuple[set[int], set[int]]
+"""The timers of a key, by their clock."""
 
 REMOVED = -1
 """The place of an entry that was removed."""
@@ -34,7 +42,7 @@ class Entry:
         self.epoch = epoch
         self.frozen = 0
         self.place = 0
-        self.timers: set[int] | None = None
+        self.timers: Timers | None = None
 
 
 # Stands in the lists where an entry was removed while snapshots went by them; newer than all.
@@ -43,8 +51,11 @@ GAP = Entry(None, None, 0, sys.maxsize)
 
 def row_of(entry: Entry) -> Row:
     """Make the row of an entry that is there."""
-    timers = tuple(sorted(entry.timers)) if entry.timers else ()
-    return entry.key, entry.value, timers
+    if entry.timers is None:
+        return entry.key, entry.value, ()
+    processing, event = entry.timers
+    row = entry.key, entry.value, tuple(sorted(processing))
+    return (*row, tuple(sorted(event))) if event else row
 
 
 def is_removal(row: Row) -> bool:

@@ -20,7 +20,7 @@ from streamcp.checkpoint.key_groups import key_group
 from streamcp.serialization.serializer import Serializer
 from streamcp.serialization.stable_hash import stable_hash
 from streamcp.state.changes import Changes
-from streamcp.state.entries import GAP, REMOVED, Entry, Row, is_removal
+from streamcp.state.entries import EVENT, GAP, PROCESSING, REMOVED, Entry, Row, is_removal
 from streamcp.state.keyed_snapshot import ChangedContent, Content, KeyedSnapshot, WholeContent
 
 
@@ -50,7 +50,8 @@ class KeyedState:
         self._groups: list[list[Entry]] = [[] for _ in range(max_parallelism)]
         self._changes = Changes() if incremental else None
         self._base: Base | None = None
-        self._timers: list[tuple[int, int, Any]] = []
+        # Per clock: (time, count, key), the earliest first.
+        self._timers: tuple[list[tuple[int, int, Any]], ...] = ([], [])
         self._timer_count = 0
         self._snapshots: list[KeyedSnapshot] = []  # being frozen, oldest first
         self._gaps: dict[int, list[int]] = {}  # per group, places in its list
@@ -129,46 +130,59 @@ class KeyedState:
 
     # ---- timers
 
-    def set_timer(self, entry: Entry, timestamp: int) -> None:
+    def set_timer(self, entry: Entry, timestamp: int, clock: int = PROCESSING) -> None:
         """Register a timer; the same time twice is one timer."""
         if entry.timers is None:
-            entry.timers = set()
-        if timestamp not in entry.timers:
+            entry.timers = (set(), set())
+        timers = entry.timers[clock]
+        if timestamp not in timers:
             if entry.epoch != self.epoch:
                 self.preserve(entry)
-            entry.timers.add(timestamp)
-            self._push_timer(timestamp, entry.key)
+            timers.add(timestamp)
+            self._push_timer(timestamp, entry.key, clock)
 
-    def _push_timer(self, timestamp: int, key: Any) -> None:
+    def _push_timer(self, timestamp: int, key: Any, clock: int) -> None:
         # The count keeps the order of registration, and keys from being compared.
         self._timer_count += 1
-        heapq.heappush(self._timers, (timestamp, self._timer_count, key))
+        heapq.heappush(self._timers[clock], (timestamp, self._timer_count, key))
 
-    def next_timer(self) -> int | None:
+    def next_timer(self, clock: int = PROCESSING) -> int | None:
         """The time of the earliest timer, which may have been cleared since."""
-        return self._timers[0][0] if self._timers else None
+        timers = self._timers[clock]
+        return timers[0][0] if timers else None
 
-    def pop_due(self, now: int) -> tuple[int, Entry] | None:
+    def pop_due(self, now: int, clock: int = PROCESSING) -> tuple[int, Entry] | None:
         """Take the earliest timer up to `now` out of the queue; the entry keeps it until
         `timer_done`, so that a snapshot in between still holds it."""
-        while self._timers and self._timers[0][0] <= now:
-            timestamp, _, key = heapq.heappop(self._timers)
+        timers = self._timers[clock]
+        while timers and timers[0][0] <= now:
+            timestamp, _, key = heapq.heappop(timers)
             entry = self.entries.get(key)
-            if entry is not None and entry.timers and timestamp in entry.timers:
+            if entry is not None and entry.timers and timestamp in entry.timers[clock]:
                 return timestamp, entry
         return None
 
-    def has_timer(self, key: Any, timestamp: int) -> bool:
+    def is_due(self, now: int, clock: int = PROCESSING) -> bool:
+        """Say whether a timer up to `now` is left in the queue."""
+        timers = self._timers[clock]
+        while timers and timers[0][0] <= now:
+            timestamp, _, key = timers[0]
+            if self.has_timer(key, timestamp, clock):
+                return True
+            heapq.heappop(timers)
+        return False
+
+    def has_timer(self, key: Any, timestamp: int, clock: int = PROCESSING) -> bool:
         """Say whether the timer is set: it was neither done nor cleared."""
         entry = self.entries.get(key)
-        return entry is not None and entry.timers is not None and timestamp in entry.timers
+        return entry is not None and entry.timers is not None and timestamp in entry.timers[clock]
 
-    def timer_done(self, entry: Entry, timestamp: int) -> None:
+    def timer_done(self, entry: Entry, timestamp: int, clock: int = PROCESSING) -> None:
         """Forget a timer: in the same step in which its effects are committed (rule P21)."""
-        if entry.timers and timestamp in entry.timers:
+        if entry.timers and timestamp in entry.timers[clock]:
             if entry.epoch != self.epoch:
                 self.preserve(entry)
-            entry.timers.discard(timestamp)
+            entry.timers[clock].discard(timestamp)
 
     # ---- snapshot and restore
 
@@ -205,16 +219,17 @@ class KeyedState:
             else:
                 self._restore(*row)
 
-    def _restore(self, key: Any, value: Any, timers: Iterable[int]) -> None:
+    def _restore(
+        self, key: Any, value: Any, processing: Iterable[int], event: Iterable[int] = ()
+    ) -> None:
         entry = self.entries.get(key)
         if entry is None:
             entry = self._insert(key, value)
         else:
             entry.value, entry.timers = value, None
-        if timers:
-            entry.timers = set(timers)
+        for clock, timers in ((PROCESSING, processing), (EVENT, event)):
             for timestamp in timers:
-                self._push_timer(timestamp, key)
+                self.set_timer(entry, timestamp, clock)
 
     # ---- what snapshots tell (SnapshotOwner)
 

@@ -129,12 +129,12 @@ class KeyedSnapshot:
     def keep(self, entry: Entry) -> None:
         """Keep an entry that is about to be changed: a copy if that is cheap, itself if it cannot
         change, else its bytes."""
-        key, value, timers = row_of(entry)
+        key, value, *timers = row_of(entry)
         copy = self._state.serializer.flat_copy(value)
         if copy is NOT_FLAT and not is_deeply_immutable(value):
-            self._freeze_rows(entry.group, [(key, value, timers)])
+            self._freeze_rows(entry.group, [(key, value, *timers)])
             return
-        kept = (key, value if copy is NOT_FLAT else copy, timers)
+        kept = (key, value if copy is NOT_FLAT else copy, *timers)
         self._kept.setdefault(entry.group, []).append(kept)
 
     def freeze_some(self) -> bool:

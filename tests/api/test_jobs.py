@@ -63,7 +63,8 @@ REFUSED: list[tuple[Callable[[Any], object], str]] = [
     (lambda job: job("x", max_parallelism=0), "write 1 to 32768"),
     (lambda job: job("x").source(numbers), r"call it: source\(numbers\(...\)\)"),
     (lambda job: job("x").source([1, 2]), "sc.items"),
-    (lambda job: job("x").source(numbers(), watermarks=1), "no option 'watermarks'"),
+    (lambda job: job("x").source(numbers(), watermark=1), "no option 'watermark'"),
+    (lambda job: job("x").source(numbers(), watermarks=1), "sc.Watermarks"),
 ]
 
 

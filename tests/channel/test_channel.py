@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcp.channel.channel import JOINED_LENGTH, UNLIMITED, Channel
-from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput
+from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput, InFlight
 from streamcp.identifiers import ChannelId, SubtaskId
 
 
@@ -18,18 +20,18 @@ class Capture:
     """An open capture that ends at the barrier of one checkpoint."""
 
     def __init__(self, checkpoint_id: int) -> None:
-        self.batches: list[Batch] = []
+        self.elements: list[InFlight] = []
         self._checkpoint_id = checkpoint_id
 
-    def add(self, batch: Batch) -> None:
-        self.batches.append(batch)
+    def add(self, element: InFlight) -> None:
+        self.elements.append(element)
 
     def ends_at(self, checkpoint_id: int) -> bool:
         return checkpoint_id == self._checkpoint_id
 
 
-def values(batches: list[Batch]) -> list[list[int]]:
-    return [batch.values for batch in batches]
+def values(elements: Sequence[InFlight]) -> list[list[int]]:
+    return [element.values for element in elements if isinstance(element, Batch)]
 
 
 def test_elements_come_out_in_order() -> None:
@@ -84,9 +86,9 @@ def test_batches_before_a_barrier_takes_the_barrier_out_of_the_line() -> None:
     for element in (Batch([1]), CheckpointBarrier(7), Batch([2])):
         channel.push(element)
     assert channel.has_barrier(7)
-    assert values(channel.batches(before_barrier=7)) == [[1]]
+    assert values(channel.in_flight(before_barrier=7)) == [[1]]
     assert not channel.has_barrier(7)
-    assert values(channel.batches()) == [[1], [2]]
+    assert values(channel.in_flight()) == [[1], [2]]
 
 
 def test_removing_a_barrier_that_is_not_there_does_nothing() -> None:
@@ -105,7 +107,7 @@ def test_open_capture_gets_what_is_pushed_and_not_control_elements() -> None:
     channel.push(EndOfInput())
     channel.capturing = None
     channel.push(Batch([3]))
-    assert values(capture.batches) == [[2]]
+    assert values(capture.elements) == [[2]]
     assert len(channel) == 5
 
 
@@ -180,7 +182,7 @@ def test_any_use_keeps_order_and_accounts_for_every_record(steps: list[tuple[str
             case "capture":
                 before = number if number in model else None
                 ahead = model[: model.index(number)] if before is not None else model
-                found = values(channel.batches(before_barrier=before))
+                found = values(channel.in_flight(before_barrier=before))
                 assert found == [one for one in ahead if isinstance(one, list)]
                 if before is not None:
                     model.remove(before)
@@ -193,16 +195,18 @@ def test_short_batches_that_wait_are_joined_up_to_a_share_of_the_capacity() -> N
     channel = new_channel(capacity=32)
     for record in range(6):
         channel.push_records([record])
-    assert [batch.values for batch in channel.batches()] == [[0, 1, 2, 3], [4, 5]]
+    assert values(channel.in_flight()) == [[0, 1, 2, 3], [4, 5]]
     assert (channel.occupied, channel.pushed) == (6, 6)
 
 
 def test_batch_of_a_snapshot_is_not_joined() -> None:
     channel = new_channel(capacity=1000)
     channel.push_records([1])
-    channel.batches()[0].captured = "by a snapshot"
+    [batch] = channel.in_flight()
+    assert isinstance(batch, Batch)
+    batch.captured = "by a snapshot"
     channel.push_records([2])
-    assert [batch.values for batch in channel.batches()] == [[1], [2]]
+    assert values(channel.in_flight()) == [[1], [2]]
 
 
 def test_batches_pushed_during_a_capture_are_captured_one_by_one() -> None:
@@ -211,7 +215,7 @@ def test_batches_pushed_during_a_capture_are_captured_one_by_one() -> None:
     channel.capturing = capture = Capture(1)
     channel.push_records([2])
     channel.push_records([3])
-    assert values(capture.batches) == [[2], [3]]
+    assert values(capture.elements) == [[2], [3]]
 
 
 def test_list_that_may_be_shared_does_not_grow() -> None:

@@ -21,7 +21,8 @@ def new_gate(channels: int = 2) -> InputGate:
 
 
 def captured(gate: InputGate, number: int, before: int | None = None) -> list[list[Any]]:
-    return [batch.values for batch in gate.capture(number, before_barrier=before)]
+    elements = gate.capture(number, before_barrier=before)
+    return [element.values for element in elements if isinstance(element, Batch)]
 
 
 class Marker:
@@ -105,6 +106,7 @@ def test_handle_of_a_half_used_batch_is_not_that_of_its_rest() -> None:
     gate.take()
     gate.slice(1)
     (rest,) = gate.capture(0, before_barrier=None)
+    assert isinstance(rest, Batch)
     assert rest.values == [2, 3]
     assert rest.captured is None
 
@@ -163,5 +165,5 @@ def test_a_capture_after_any_slices_and_what_was_used_before_make_all_records(
         if gate.hand is None and gate.take() is None:
             break
         used += gate.slice(limit)
-    rest = [record for batch in gate.capture(0, before_barrier=None) for record in batch.values]
+    rest = [record for batch in captured(gate, 0) for record in batch]
     assert used + rest == [record for batch in batches for record in batch]

@@ -10,15 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcp.errors import SettingsError
-from streamcp.operators.context import KeyContext
+from streamcp.operators.context import KeyContext, TimerClock
+from streamcp.operators.tags import Tag
 
 
 class Recorder:
-    def __init__(self) -> None:
-        self.calls: list[int | str] = []
+    def __init__(self, clock: TimerClock) -> None:
+        self.calls: list[Any] = []
+        self.clock = clock
 
-    def set_timer(self, at: int, /) -> None:
-        self.calls.append(at)
+    def now(self) -> int:
+        return 7_000
+
+    def set_timer(self, at: int, clock: TimerClock, /) -> None:
+        self.calls.append(at if clock == self.clock else (at, clock))
+
+    def delete_timer(self, at: int, clock: TimerClock, /) -> None:
+        self.calls.append(("delete", at, clock))
+
+    def emit(self, output: str, value: Any, /) -> None:
+        self.calls.append((output, value))
 
     def clear_state(self) -> None:
         self.calls.append("clear")
@@ -27,8 +38,10 @@ class Recorder:
         return "7"
 
 
-def _context(timestamp: int = 1_000) -> tuple[KeyContext[str], list[int | str]]:
-    recorder = Recorder()
+def _context(
+    timestamp: int = 1_000, clock: TimerClock = "processing"
+) -> tuple[KeyContext[str], list[Any]]:
+    recorder = Recorder(clock)
     return KeyContext("FR", timestamp, recorder), recorder.calls
 
 
@@ -54,6 +67,28 @@ def test_duration_counts_from_the_beginning_of_the_call(after: Any) -> None:
     context, calls = _context(1_000)
     context.set_timer(after=after)
     assert calls == [31_000]
+
+
+def test_duration_in_the_other_clock_counts_from_now() -> None:
+    context, calls = _context(1_000, "event")
+    context.set_timer(after="1s")
+    context.set_timer(after="1s", clock="processing")
+    context.set_timer(5, clock="processing")
+    assert calls == [2_000, (8_000, "processing"), (5, "processing")]
+
+
+def test_timer_is_deleted_in_the_clock_of_the_stream_or_the_named_one() -> None:
+    context, calls = _context(clock="event")
+    context.delete_timer(5)
+    context.delete_timer(6, clock="processing")
+    assert calls == [("delete", 5, "event"), ("delete", 6, "processing")]
+
+
+def test_tags_of_one_name_are_one_output() -> None:
+    context, calls = _context()
+    context.emit_to(Tag[int]("odd"), 1)
+    context.emit_to(Tag[int]("odd"), 3)
+    assert calls == [("side odd", 1), ("side odd", 3)]
 
 
 @given(st.datetimes(min_value=datetime(1970, 1, 2)), st.integers(-12, 12))  # noqa: DTZ001

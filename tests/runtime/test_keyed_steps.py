@@ -208,12 +208,16 @@ async def test_timer_that_sets_itself_again_at_once_does_not_stop_the_others() -
 
 
 def test_effects_of_an_ended_call_refuse_everything() -> None:
-    effects = Effects(may_set_timers=True)
-    effects.set_timer(1)
+    effects = Effects(may_set_timers=True, now=lambda: 0)
+    effects.set_timer(1, "processing")
     effects.clear_state()
-    assert (effects.timers, effects.cleared) == ([], True)
+    assert effects.cleared
     effects.ended = True
     with pytest.raises(RuntimeError, match="has ended"):
-        effects.set_timer(1)
+        effects.set_timer(1, "processing")
+    with pytest.raises(RuntimeError, match="has ended"):
+        effects.delete_timer(1, "processing")
+    with pytest.raises(RuntimeError, match="has ended"):
+        effects.emit("side", 1)
     with pytest.raises(RuntimeError, match="has ended"):
         effects.clear_state()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import streamcp as sc
+from streamcp.elements import Batch
 from tests.runtime.engine import Engine
 
 
@@ -47,7 +48,9 @@ def test_partial_batches_are_handed_on_before_the_first_snapshot() -> None:
     engine["left"].output.edges[0].push(["partial"])
     engine.trigger(1)
     joined = engine["joined"]
-    assert [batch.values for batch in joined.gate.channels[0].batches()] == [["partial"]]
+    [batch] = joined.gate.channels[0].in_flight()
+    assert isinstance(batch, Batch)
+    assert batch.values == ["partial"]
     assert len(engine.snapshots._added[1]) == len(engine.subtasks)
     kinds = {
         str(one.subtask): [section._kind for section in one.sections]  # type: ignore[attr-defined]

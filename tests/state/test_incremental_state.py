@@ -119,7 +119,7 @@ class Bench:
 
 def rows_of(state: KeyedState) -> Rows:
     return {
-        key: (copy.deepcopy(entry.value), tuple(sorted(entry.timers or ())))
+        key: (copy.deepcopy(entry.value), tuple(sorted(entry.timers[0] if entry.timers else ())))
         for key, entry in state.entries.items()
     }
 

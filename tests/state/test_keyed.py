@@ -37,7 +37,7 @@ def new_state(make: Any = list, max_parallelism: int = 4) -> KeyedState:
 
 def rows_of(state: KeyedState) -> Rows:
     return {
-        key: (copy.deepcopy(entry.value), tuple(sorted(entry.timers or ())))
+        key: (copy.deepcopy(entry.value), tuple(sorted(entry.timers[0] if entry.timers else ())))
         for key, entry in state.entries.items()
     }
 

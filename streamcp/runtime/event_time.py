@@ -1,0 +1,110 @@
+"""How far event time has come in one subtask, and what that sets off.
+
+A watermark is worked off like a record: first the timers up to it fire, one by one, as far as
+there is room for what they emit, and then it goes on to the outputs. What is worked off is
+`watermark`; what the inputs have announced may be ahead of it. Both are in a snapshot, so one that
+comes in between holds exactly what is left to be done (rules P15 and P42).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from streamcp.channel.input_watermarks import InputWatermarks
+from streamcp.elements import MIN_TIMESTAMP, IdleStatus, Mark, Watermark
+
+Announced = tuple[str, int, bool]
+"""Of a snapshot: the name of an input, its watermark, and whether it is idle."""
+
+
+class EventTime:
+    """The event time of a subtask whose inputs have `names`; untimed ones are `ignored`.
+
+    `fire(watermark)` fires one timer up to a watermark, and says whether there was one;
+    `send(mark)` sends a mark on, behind everything emitted so far."""
+
+    __slots__ = ("_fire", "_names", "_send", "floors", "idle", "inputs", "watermark")
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        ignored: frozenset[int],
+        fire: Callable[[int], bool],
+        send: Callable[[Mark], None],
+        key_groups: int,
+    ) -> None:
+        self.inputs = InputWatermarks(len(names), ignored)
+        self.watermark = MIN_TIMESTAMP
+        self.idle = False  # as it was sent
+        # Per key group, what its records are judged by: the watermark, or what was reached where
+        # the group's state comes from, if that was more (rule P42).
+        self.floors = [MIN_TIMESTAMP] * key_groups
+        self._names = names
+        self._fire = fire
+        self._send = send
+
+    @property
+    def is_due(self) -> bool:
+        """The inputs have announced something that is not worked off."""
+        return self.inputs.watermark > self.watermark or self.inputs.all_idle != self.idle
+
+    @property
+    def earliest(self) -> int:
+        """The earliest timestamp that is not late: of what comes of something without one."""
+        return self.watermark + 1
+
+    def work_off(self) -> bool:
+        """Fire one timer, or send one mark on; False if nothing is due."""
+        target = self.inputs.watermark
+        if target > self.watermark:
+            if not self._fire(target):
+                self.reached(target)
+            return True
+        return self._send_idle_status()
+
+    def reached(self, watermark: int) -> None:
+        """All timers up to a watermark have fired: it goes on."""
+        self.watermark = watermark
+        self.floors[:] = [max(floor, watermark) for floor in self.floors]
+        self._send(Watermark(watermark))
+
+    def _send_idle_status(self) -> bool:
+        if self.inputs.all_idle == self.idle:
+            return False
+        self.send_idle(self.inputs.all_idle)
+        return True
+
+    def send_idle(self, idle: bool) -> None:
+        """All inputs are idle, or one is active again: that goes on."""
+        self.idle = idle
+        self._send(IdleStatus(idle))
+
+    # ---- snapshot and restore
+
+    def content(self) -> tuple[int, bool, list[Announced]]:
+        """What a snapshot keeps."""
+        announced = [(name, *self.inputs.announced(n)) for n, name in enumerate(self._names)]
+        return self.watermark, self.idle, announced
+
+    def restore(self, watermark: int, announced: Iterable[Announced], *, idle: bool) -> None:
+        """Take back what was worked off and announced, before anything is."""
+        self.watermark, self.idle = watermark, idle
+        self.floors[:] = [max(floor, watermark) for floor in self.floors]
+        places = {name: number for number, name in enumerate(self._names)}
+        for name, reached, was_idle in announced:
+            if name in places:
+                self.inputs.restore(places[name], reached, was_idle)
+
+    def announce_again(self) -> None:
+        """Send what was sent before, behind captured data: the receivers may be others now."""
+        if self.watermark > MIN_TIMESTAMP:
+            self._send(Watermark(self.watermark))
+        if self.idle:
+            self._send(IdleStatus(True))
+
+
+def fields(content: Any) -> tuple[int, bool, list[Announced]]:
+    """Name what `content` has made."""
+    watermark, idle, announced = content
+    return watermark, idle, announced
