@@ -156,7 +156,9 @@ class _Drawing:
         if not isinstance(drawn, TwoInputs):
             return []
         if drawn.broadcast:
-            return [self._source(splits=0)]
+            # As long as the other input: what was learnt must differ between subtasks for a while.
+            count, waits = self.rnd.randint(1, self.longest), self.rnd.choice((0, 1, 1))
+            return [self._source(splits=0, count=count, waits=waits)]
         return stream if self.rnd.random() < 0.5 else [self._source()]
 
     def _outputs(self, step: Step) -> list[tuple[str, str]]:

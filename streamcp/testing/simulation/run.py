@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from streamcp.api.jobs import Job
 from streamcp.config import JobSettings
@@ -40,7 +40,9 @@ _RUNS_PER_COLLECTION = 50
 
 
 class Subject(Protocol):
-    """A job that is simulated."""
+    """A job that is simulated. After `step_limit` callbacks it goes round in circles."""
+
+    step_limit: ClassVar[int]
 
     def build(self, life: Life) -> tuple[Job, JobSettings]:
         """Make the job of one life."""
@@ -61,6 +63,8 @@ class RandomJob:
 
     `is_rescaled` says that lives may have other parallelisms than those drawn, `is_drained` that
     it may have been finished before its sources had given out everything."""
+
+    step_limit: ClassVar[int] = 100_000  # no drawn job needs a fifth of it
 
     spec: JobSpec
     is_rescaled: bool = False
@@ -134,7 +138,7 @@ def run_seed(seed: int, trace: Trace | None = None) -> Outcome:
 def run_case(case: Case, trace: Trace | None = None) -> Outcome:
     """Run a case to its end and check the invariants. Never raises for what the job does."""
     outcome = Outcome()
-    world = World(case.schedule, trace=trace)
+    world = World(case.schedule, trace=trace, step_limit=case.job.step_limit)
     with _undisturbed():
         try:
             world.loop.run_until_complete(_Run(case, world, outcome.counts).run())

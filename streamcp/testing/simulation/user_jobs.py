@@ -13,7 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 
@@ -49,6 +49,8 @@ class UserJob:
     """The job that `make` gives; called for each life, it may give the same one every time.
 
     The first run that finishes says what the output is: let it be an undisturbed one."""
+
+    step_limit: ClassVar[int] = 400_000
 
     def __init__(
         self, make: Callable[[], Job], *, limit: int = DEFAULT_LIMIT, rescale: bool = True

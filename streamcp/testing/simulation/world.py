@@ -29,9 +29,6 @@ from streamcp.testing.simulation.trace import Trace
 
 T = TypeVar("T")
 
-# No drawn job needs a tenth of it.
-STEP_LIMIT = 400_000
-
 
 class InjectedFailure(Exception):
     """Raised by the simulator in place of a user's function or a target."""
@@ -65,11 +62,11 @@ def _as_tuple(value: Any) -> Any:
 class World:
     """Time and schedule of a whole run, and what is outside now. `close` it."""
 
-    def __init__(self, seed: str, *, trace: Trace | None = None) -> None:
+    def __init__(self, seed: str, *, trace: Trace | None = None, step_limit: int = 400_000) -> None:
         rnd = random.Random(seed)
         style = rnd.choice(STYLES)
         self.clock = SimulatedClock(rnd, slowness=rnd.choice((0.0, 0.1, 1.0, 1.0)))
-        self.loop = SimulatedLoop(rnd, self.clock, style=style, limit=STEP_LIMIT)
+        self.loop = SimulatedLoop(rnd, self.clock, style=style, limit=step_limit)
         self.outside = Outside(Files(SimulatedDisk(random.Random(f"{seed} disk"))), Target())
         self.user_seconds = rnd.choice((0.0, 0.0, 0.0, 0.0002, 0.001))
         self.savepoints = Savepoints()
