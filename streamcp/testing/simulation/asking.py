@@ -24,11 +24,12 @@ class Asking:
         """Nothing is asked yet."""
         self._life = life
         self._handle = handle
-        self._asked: dict[asyncio.Task[Any], Fault] = {}
+        self._asked: dict[asyncio.Task[Exception | None], Fault] = {}
 
     def ask(self, fault: Fault) -> None:
         """Ask in a task of its own."""
-        asked = self._life.world.loop.create_task(_asked_of(self._handle, fault), name="asked")
+        answer = _error_of(_asked_of(self._handle, fault))
+        asked = self._life.world.loop.create_task(answer, name="asked")
         self._asked[asked] = fault
 
     async def end(self) -> None:
@@ -42,9 +43,9 @@ class Asking:
         if self._asked:
             await asyncio.wait(self._asked)
         for asked, fault in self._asked.items():
-            self._look_at_error(fault, _error_of(asked))
+            self._look_at_error(fault, _result(asked))
 
-    def _look_at_error(self, fault: Fault, error: BaseException | None) -> None:
+    def _look_at_error(self, fault: Fault, error: Exception | None) -> None:
         """A checkpoint or stop may fail, and so may the job meanwhile: then the error says so."""
         if error is not None and not isinstance(error, StreamcpError) and not self._life.survived:
             self._life.violations.append(f"{fault} raised {type(error).__name__}: {error}")
@@ -52,12 +53,20 @@ class Asking:
     def check_ending(self, how: str) -> None:
         """A job goes on when a stop has failed: it stops only by one that has not."""
         stops = [asked for asked, fault in self._asked.items() if fault.action in _STOPS]
-        if how == "stopped" and stops and all(map(_error_of, stops)):
+        if how == "stopped" and stops and all(map(_result, stops)):
             self._life.violations.append("P33: the job has stopped, but every stop of it failed")
 
 
-def _error_of(asked: asyncio.Task[Any]) -> BaseException | None:
-    return None if asked.cancelled() else asked.exception()
+async def _error_of(asked: Coroutine[Any, Any, Any]) -> Exception | None:
+    try:
+        await asked
+    except Exception as error:  # whatever it is, it is looked at when the job has ended
+        return error
+    return None
+
+
+def _result(asked: asyncio.Task[Exception | None]) -> Exception | None:
+    return None if asked.cancelled() else asked.result()
 
 
 def _asked_of(handle: JobHandle, fault: Fault) -> Coroutine[Any, Any, Any]:

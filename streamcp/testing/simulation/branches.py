@@ -59,15 +59,13 @@ class Branch:
     def log(self, files: Files, job: str) -> LogView:
         """Read which checkpoints are complete."""
         directory = self.directory / job_directory(job)
-        reader = files.disk.process("reader").files
+        reader = files.looked_at()
         if not reader.is_directory(directory / "log"):
             return LogView()
         return StoredJob(directory, files=reader).log.read()
 
     def must_begin(self, view: LogView) -> bool:
         """Say whether the savepoint must be given to the next start: nothing is complete since."""
-        if self.origin is None:
-            return False
         has_begun = bool(view.forks) and view.forks[-1].startswith(f"{self.name}{_MADE_FROM}")
         return not (has_begun and view.since_begun)
 
@@ -134,9 +132,9 @@ def begin(
 
 def existing(files: Files) -> list[StoredSavepoint]:
     """The savepoints on a disk, in the order of their names."""
-    reader = files.disk.process("reader").files
-    if not reader.is_directory(SAVEPOINTS):
+    if str(SAVEPOINTS) not in files.disk.paths():
         return []
+    reader = files.looked_at()
     found = [
         StoredSavepoint(SAVEPOINTS / name, files=reader)
         for name in reader.list_directory(SAVEPOINTS)
@@ -146,7 +144,7 @@ def existing(files: Files) -> list[StoredSavepoint]:
 
 def positions(branch: Branch, files: Files, job: str) -> dict[tuple[str, int], int]:
     """How many records of each split of each source the newest checkpoint of a branch has read."""
-    reader = files.disk.process("reader").files
+    reader = files.looked_at()
     stored = StoredJob(branch.directory / job_directory(job), files=reader)
     manifest = stored.load_manifest(stored.completed()[-1].checkpoint_id)
     values = Deserializer(manifest.classes, None)

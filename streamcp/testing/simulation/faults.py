@@ -15,11 +15,12 @@ from streamcp.testing.simulation.branches import Beginning
 from streamcp.testing.simulation.disk_faults import draw_fault
 
 Counter: TypeAlias = Literal[
-    "step", "user", "target", "channel", "storage", "savepoint", "disk", "completed"
+    "step", "user", "target", "channel", "storage", "stop", "savepoint", "disk", "completed"
 ]
 """What is counted: callbacks of the event loop, calls of users' functions, of targets, of channels
-that are given records or have them taken, and of the checkpoint storage, those of them that write a
-savepoint, system calls on the disk, completed checkpoints."""
+that are given records or have them taken, and of the checkpoint storage, those of them that
+complete the checkpoint of a stop or write a savepoint, system calls on the disk, completed
+checkpoints."""
 
 Action: TypeAlias = Literal[
     "crash",  # everything that is not durable is gone, now; with the value "killed" what was
@@ -155,13 +156,15 @@ def _beginning(rnd: random.Random, life: int) -> Fault:
 
 def _failing_stop(rnd: random.Random, life: int) -> list[Fault]:
     """A stop that fails when everything holds still for it, and the job must go on (P33)."""
-    mode = rnd.choice((None, *EXACTLY_ONCE_MODES))
-    action: Action = rnd.choice(("fail", "fail", "lose", "slow", "crash", "crash after"))
-    value = 0.3 if action == "slow" else None
-    return [
-        Fault(life, "step", _at(rnd, "step"), "stop with savepoint", mode),
-        Fault(life, "savepoint", 1, action, value),
-    ]
+    with_savepoint, fails = rnd.random() < 0.7, rnd.random() < 0.7
+    action: Action = "fail" if fails else rnd.choice(("lose", "slow", "crash", "crash after"))
+    counter: Counter = rnd.choice(("savepoint", "savepoint", "stop")) if with_savepoint else "stop"
+    at, value = _at(rnd, "step"), 0.3 if action == "slow" else None
+    stop = Fault(life, "step", at, "stop")
+    if with_savepoint:
+        mode = rnd.choice((None, *EXACTLY_ONCE_MODES))
+        stop = Fault(life, "step", at, "stop with savepoint", mode)
+    return [stop, Fault(life, counter, 1, action, value)]
 
 
 def _crash(rnd: random.Random, life: int, emphasis: Emphasis) -> Fault:

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from streamcp.clock import Clock
+from streamcp.durable_files import DurableFiles
 from streamcp.storage.local import LocalStorage
 from streamcp.testing.simulation.disk import SimulatedDisk
 from streamcp.testing.simulation.disk_process import DiskProcess
@@ -41,6 +42,10 @@ class Files:
             self.disk.capacity = _ENOUGH
             used = _ENOUGH - self.disk.tree.room()
         self.disk.capacity = None if room is None else int(used) + room
+
+    def looked_at(self) -> DurableFiles:
+        """The files as they are now, to be read without disturbing the run."""
+        return self.disk.crash(power_fails=False).process("reader").files
 
     def crashed(self, *, power_fails: bool) -> Files:
         """The files as the next start finds them."""

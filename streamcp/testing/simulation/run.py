@@ -181,10 +181,10 @@ class _Run:
 
     def _next_life(self, number: int) -> int:
         """Behind a life that has finished the job: one that begins from a savepoint, if any."""
-        if not existing(self.world.outside.files):
+        later = min((life for life in self._beginnings if life > number), default=None)
+        if later is None or not existing(self.world.outside.files):
             return self._undisturbed + 1
-        later = (life for life in self._beginnings if life > number)
-        return min(later, default=self._undisturbed + 1)
+        return later
 
     def _begin_from_savepoint(self, number: int) -> None:
         beginning, files = self._beginnings.get(number), self.world.outside.files
@@ -222,6 +222,8 @@ class _Run:
 
     def _begins(self, job: str) -> dict[str, Any]:
         """What the start is told about the savepoint of its branch, if there is one."""
+        if self._branch.origin is None:
+            return {}
         view = self._branch.log(self.world.outside.files, job)
         if not self._branch.must_begin(view):
             return {}

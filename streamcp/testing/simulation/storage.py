@@ -47,6 +47,7 @@ class WatchedStorage:
         self._life.call_storage(
             f"complete checkpoint {manifest.checkpoint_id}",
             lambda: self._storage.complete(manifest),
+            *(("stop",) if manifest.statistics.get("kind") == "stop" else ()),
         )
 
     def write_savepoint(self, checkpoint_id: int, target: Path) -> Path:
