@@ -28,7 +28,7 @@ class Asking:
 
     def ask(self, fault: Fault) -> None:
         """Ask in a task of its own."""
-        answer = _error_of(_asked_of(self._handle, fault))
+        answer = _error_of(self._handle, fault)
         asked = self._life.world.loop.create_task(answer, name="asked")
         self._asked[asked] = fault
 
@@ -57,9 +57,9 @@ class Asking:
             self._life.violations.append("P33: the job has stopped, but every stop of it failed")
 
 
-async def _error_of(asked: Coroutine[Any, Any, Any]) -> Exception | None:
+async def _error_of(handle: JobHandle, fault: Fault) -> Exception | None:
     try:
-        await asked
+        await _asked_of(handle, fault)
     except Exception as error:  # whatever it is, it is looked at when the job has ended
         return error
     return None

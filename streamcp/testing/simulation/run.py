@@ -40,9 +40,11 @@ _RUNS_PER_COLLECTION = 50
 
 
 class Subject(Protocol):
-    """A job that is simulated. After `step_limit` callbacks it goes round in circles."""
+    """A job that is simulated. After `step_limit` callbacks, or `longest` virtual seconds, it goes
+    round in circles."""
 
     step_limit: ClassVar[int]
+    longest: ClassVar[float]
 
     def build(self, life: Life) -> tuple[Job, JobSettings]:
         """Make the job of one life."""
@@ -64,7 +66,9 @@ class RandomJob:
     `is_rescaled` says that lives may have other parallelisms than those drawn, `is_drained` that
     it may have been finished before its sources had given out everything."""
 
-    step_limit: ClassVar[int] = 100_000  # no drawn job needs a fifth of it
+    # No drawn job needs a fifth of either.
+    step_limit: ClassVar[int] = 100_000
+    longest: ClassVar[float] = 7200.0
 
     spec: JobSpec
     is_rescaled: bool = False
@@ -211,7 +215,7 @@ class _Run:
             # Going back a second time would be what it was asked for.
             None if begins.get("fresh") else lambda: self._second_copy(number),
         )
-        self.world.loop.look = lambda: self.case.job.check_running(process.job)
+        self.world.loop.look = lambda: self._look(process.job)
         ended = await process.run()
         self.counts[ended.how] += 1
         life.say("life", f"{ended.how} {ended.error or ''}")
@@ -219,6 +223,11 @@ class _Run:
         if ended.finished:
             self.case.job.check_output(Output(self.world.outside, self._branch, job.name))
         return ended
+
+    def _look(self, job: JobLife) -> None:
+        if self.world.clock.now > self.case.job.longest:
+            raise StepLimit(f"no end after {self.case.job.longest / 3600:g} hours")
+        self.case.job.check_running(job)
 
     def _begins(self, job: str) -> dict[str, Any]:
         """What the start is told about the savepoint of its branch, if there is one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -51,6 +52,7 @@ class UserJob:
     The first run that finishes says what the output is: let it be an undisturbed one."""
 
     step_limit: ClassVar[int] = 400_000
+    longest: ClassVar[float] = math.inf  # it may wait for a day
 
     def __init__(
         self, make: Callable[[], Job], *, limit: int = DEFAULT_LIMIT, rescale: bool = True
