@@ -49,14 +49,15 @@ RESCALED = Theme(
     },
     source={"waits": (0, 0, 1), "keys": (1, 3), "splits": (0, 2, 3)},
     settings={
-        "every": ("1ms", "2ms"),
+        "every": (None, "2ms", "5ms"),
         "mode": ("unaligned", "unaligned", "adaptive"),
         "alignment_timeout": ("0s", "1ms"),
         "channel_capacity": (5, 20, 50),
         "max_in_flight_bytes": (None,),
         "timeout": ("10m",),
+        "tolerable_failures": (None,),
     },
-    plan=Emphasis((1, 2, 3, 4), _BEHIND_CHECKPOINTS, checkpoints=4, rescaled=1.0),
+    plan=Emphasis((1, 2, 3, 4), _BEHIND_CHECKPOINTS, checkpoints=4, rescaled=1.0, asked=(2, 4, 8)),
 )
 """Full queues in front of steps that keep order, for lives under other parallelisms."""
 ESCALATED = Theme(
@@ -70,17 +71,19 @@ ESCALATED = Theme(
     calls={"concurrency": (1, 2), "wait": ("time",)},
     settings={
         "every": ("2ms", "5ms", "20ms"),
-        "mode": ("adaptive",),
+        "mode": ("adaptive", "adaptive", "aligned"),
         "alignment_timeout": ("1ms", "3ms"),
         "predict": (False,),
         "channel_capacity": (5, 20, 50),
         "max_in_flight_bytes": (None, None, 2000),
-        "timeout": ("10m",),
+        "timeout": ("10m", "10m", "10ms"),
+        "tolerable_failures": (None,),
         "min_pause": ("0s",),
     },
-    plan=Emphasis((1, 2, 3), _BEHIND_CHECKPOINTS, checkpoints=4),
+    plan=Emphasis((1, 2, 3), _BEHIND_CHECKPOINTS, checkpoints=4, asked=(0, 2)),
 )
-"""Slow steps behind sources that go on reading: barriers that stand in line between records."""
+"""Slow steps behind sources that go on reading: barriers that stand in line between records, and
+checkpoints that expire before all of them have come."""
 THEMES = (ANYTHING, ANYTHING, RESCALED, ESCALATED)
 
 

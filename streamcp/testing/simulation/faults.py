@@ -86,7 +86,9 @@ _SLOW = (0.0002, 0.002, 0.02, 0.3)
 @dataclass(frozen=True)
 class Emphasis:
     """What of a plan is drawn more often: how many crashes, at which counts, at the latest behind
-    which checkpoint; and in which share of the plans lives have other parallelisms.
+    which checkpoint; and in which share of the plans lives have other parallelisms. `asked`: how
+    many checkpoints a life is asked for in the midst of its work; those that timers trigger mostly
+    come when nothing else is to be done.
 
     `drains`: the job may be finished before its sources have given out everything."""
 
@@ -94,6 +96,7 @@ class Emphasis:
     crash_at: tuple[Counter, ...] = _CRASHES
     checkpoints: int = 8
     rescaled: float = 0.5
+    asked: tuple[int, ...] = (0,)
     drains: bool = True
 
 
@@ -104,6 +107,8 @@ def draw_plan(rnd: random.Random, emphasis: Emphasis = Emphasis()) -> Plan:
     for life in range(crashes + 1):
         faults += [_fault(rnd, life) for _ in range(rnd.choice((0, 0, 1, 2, 4)))]
         faults += [_change(rnd, life) for _ in range(rnd.choice((0, 1, 3, 6)))]
+        for _ in range(rnd.choice(emphasis.asked)):
+            faults.append(Fault(life, "step", _early_or_late(rnd, 600), "checkpoint"))
         if emphasis.drains and rnd.random() < 0.04:
             faults.append(Fault(life, "step", _at(rnd, "step"), "drain"))
     if rnd.random() < 0.2:

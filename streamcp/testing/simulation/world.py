@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import zlib
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args
 
@@ -28,6 +29,9 @@ from streamcp.testing.simulation.targets import Effect, Target
 from streamcp.testing.simulation.trace import Trace
 
 T = TypeVar("T")
+
+# What users' functions take, in seconds: nothing, or one of these.
+_COSTS = ((0.0,), (0.0,), (0.0, 0.0, 0.0002, 0.001))
 
 
 class InjectedFailure(Exception):
@@ -68,13 +72,22 @@ class World:
         self.clock = SimulatedClock(rnd, slowness=rnd.choice((0.0, 0.1, 1.0, 1.0)))
         self.loop = SimulatedLoop(rnd, self.clock, style=style, limit=step_limit)
         self.outside = Outside(Files(SimulatedDisk(random.Random(f"{seed} disk"))), Target())
-        self.user_seconds = rnd.choice((0.0, 0.0, 0.0, 0.0002, 0.001))
+        self._costs = rnd.choice(_COSTS)
+        self._salt = rnd.getrandbits(32)
         self.savepoints = Savepoints()
         self.forks = itertools.count(1)
         self.trace = trace
         if trace is not None:
             trace.now = lambda: (self.clock.now, self.loop.steps)
             trace.say("schedule", style)
+
+    def work(self, function: str, record: Any) -> None:
+        """Spend what a user's function takes, which nothing else does meanwhile: some are slow, for
+        some keys, so that one subtask falls behind the others."""
+        if len(self._costs) > 1:
+            label = f"{function} {getattr(record, 'key', '')}"
+            drawn = zlib.crc32(label.encode(), self._salt)
+            self.clock.advance(self._costs[drawn % len(self._costs)])
 
     def close(self) -> None:
         """End what the run has left."""
@@ -220,7 +233,7 @@ class Life:
         """A user's function is called: return what is to happen to it."""
         if self.world.trace is not None:
             self.say("call", f"{name} {record}")
-        self.world.clock.advance(self.world.user_seconds)
+        self.world.work(name, record)
         return self.hit("user")
 
     @property
