@@ -20,6 +20,7 @@ from streamcp.storage import layout
 from streamcp.storage.contract import CheckpointStorage
 from streamcp.storage.reading import files_of
 from streamcp.testing.simulation.branches import existing
+from streamcp.testing.simulation.files import Files
 from streamcp.testing.simulation.jobs import JobSpec, Rows, expected_rows
 from streamcp.testing.simulation.kinds_loop import is_back_edge
 from streamcp.testing.simulation.output import Output
@@ -108,21 +109,24 @@ def check_queues(spec: JobSpec, job: JobLife) -> None:
 def check_files(life: Life, job: str) -> None:
     """I7: behind an undisturbed life every file belongs to a complete checkpoint, or to one that
     refers to it; and they can be read, the newest one whole (P2)."""
-    files = life.outside.files
-    directory = life.branch.directory
+    files, directory = life.outside.files, life.branch.directory
     storage = files.storage(directory, job, life.world.clock, files.disk.process("check"))
     try:
-        storage.start_attempt()
         # Those that were left for a savepoint, too: they are still there to be removed.
         completed = [one.checkpoint_id for one in life.branch.log(files, job).completed]
+        _check_owned(files, directory, completed, _needed(storage, completed))
+        storage.start_attempt()
     except StreamcpError as error:
         raise Violation(f"P2: the checkpoints cannot be read: {error}") from error
-    complete = {layout.checkpoint_directory(one) for one in completed}
-    needed = _needed(storage, completed)
     damaged = storage.verify(completed[-1]) if completed else []
     storage.close()
     if damaged:
         raise Violation(f"P2: {damaged[0]}")
+
+
+def _check_owned(files: Files, directory: Path, completed: Iterable[int], needed: Set[str]) -> None:
+    """Before the next start, which would remove what this one has left."""
+    complete = {layout.checkpoint_directory(one) for one in completed}
     for path in files.disk.paths():
         if not Path(path).is_relative_to(directory):
             continue
