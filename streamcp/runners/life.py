@@ -117,7 +117,9 @@ class JobLife:
 
     async def wait_running(self) -> None:
         """Wait until an attempt runs, or the job has ended."""
-        await self._running.wait()
+        # Whoever wakes late finds that the attempt has failed, and waits for the next one.
+        while not self._running.is_set():
+            await self._running.wait()
 
     def view(self) -> JobView:
         """Look at the job as it is now."""
@@ -188,7 +190,7 @@ class JobLife:
         # held by a checkpoint. A drain promises more, and waits for one that runs.
         if not drain:
             self._stopping = not self._running.is_set()
-        await self._running.wait()
+        await self.wait_running()
         if not drain:
             self._stopping = False
         if self._attempt is None or self._state != "running":
@@ -225,7 +227,7 @@ class JobLife:
 
     async def _coordinator(self) -> Coordinator:
         """Wait until the job runs. Raises CheckpointFailed if it has ended."""
-        await self._running.wait()
+        await self.wait_running()
         if self._attempt is None:
             raise CheckpointFailed(f"job {self.job!r} has ended before anything of it ran")
         if self._state == "ended":
