@@ -7,9 +7,11 @@ To replay one seed: SIMULATE=17 pytest tests/testing/simulation/test_simulated_j
 from __future__ import annotations
 
 import os
+from typing import get_args
 
 import pytest
 
+from streamcp.testing.simulation.faults import Action, Counter
 from streamcp.testing.simulation.jobs import KINDS, JobSpec, is_sound
 from streamcp.testing.simulation.kinds_two_inputs import TwoInputs
 from streamcp.testing.simulation.run import RandomJob, draw_case, run_seed
@@ -60,6 +62,12 @@ def _drawn(seed: int) -> JobSpec:
 def test_seeds_of_the_suite_draw_every_kind_of_step() -> None:
     drawn = {step.kind for seed in range(300) for step in _drawn(seed).steps}
     assert drawn >= {*KINDS}
+
+
+def test_seeds_of_the_suite_draw_every_kind_of_fault() -> None:
+    faults = [fault for seed in range(300) for fault in draw_case(seed).plan]
+    assert {fault.action for fault in faults} == {*get_args(Action)}
+    assert {fault.counter for fault in faults} == {*get_args(Counter)}
 
 
 def test_drawn_jobs_are_sound_and_say_which_input_is_the_second() -> None:
