@@ -152,5 +152,5 @@ def positions(branch: Branch, files: Files, job: str) -> dict[tuple[str, int], i
         (handle.name, split or 0): position or 0
         for handle in _sections(manifest, "position")
         for frame in stored.read_section(handle)
-        for split, position, _ in values.loads(frame)
+        for split, position, *_ in values.loads(frame)
     }
