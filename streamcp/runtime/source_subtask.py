@@ -280,6 +280,7 @@ class SourceSubtask(Subtask):
             await self._replay()
             if not self._draining:
                 await self._read()
+            self._unannounced = True  # that the splits have ended
             await self._work_off_rest()
         finally:
             await self._close()
