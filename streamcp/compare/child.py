@@ -130,7 +130,8 @@ def stand_in(job: Job, order: RunOrder, quota: Quota, teller: _Teller) -> None:
     for node in job.graph.nodes:
         spec = node.spec
         if isinstance(spec, SourceStep):
-            node.spec = SourceStep(limited(spec.source, node.label, quota))
+            source = limited(spec.source, node.label, quota)
+            node.spec = dataclasses.replace(spec, source=source)
         elif isinstance(spec, SinkStep):
             folder = Path(order.folder, "output", f"{node.number}-{_as_file_name(node.label)}")
             opened = recording(folder, order.sink_delay, teller)

@@ -90,7 +90,7 @@ class UserJob:
         if isinstance(spec, SourceStep):
             fake = job.fakes.get(node.name)
             source = limited(spec.source, node.label, Quota(records=self._limit))
-            node.spec = SourceStep(source if fake is None else fake)
+            node.spec = dataclasses.replace(spec, source=source if fake is None else fake)
         elif isinstance(spec, SinkStep):
             node.name = node.label  # a plain sink needs none
             kind = "at_least_once" if spec.kind == "plain" else spec.kind
