@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 T_co = TypeVar("T_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: Failure[Order](...) could not be made
 class Failure(Generic[T_co]):
     """A record that `step` could not work off.
 
