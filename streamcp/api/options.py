@@ -70,6 +70,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "reduce": _STEP,
     "scan": _STEP,
     "count": _STEP,
+    "window": _STEP,
+    "deduplicate": _STEP,
     "sink": _SINK,
 }
 _ONLY_ASYNC = ("concurrency", "ordered", "timeout", "retry", "rate", "breaker")

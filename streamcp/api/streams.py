@@ -58,6 +58,7 @@ from streamcp.operators.steps import (
     BatchStep,
     BranchStep,
     CountStep,
+    DeduplicateStep,
     FilterStep,
     FlatMapStep,
     ForEachStep,
@@ -72,6 +73,7 @@ from streamcp.operators.steps import (
 )
 from streamcp.operators.steps import SinkStep as SinkSpec
 from streamcp.operators.tags import Tag
+from streamcp.operators.windows import ON_CLOSE, Emit, Windows, whole_ms
 
 if TYPE_CHECKING:
     from streamcp.api.connected import (
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
         ConnectedStreams,
         KeyedConnectedBroadcast,
     )
+    from streamcp.api.windows import WindowedStream
 
 U = TypeVar("U")
 V = TypeVar("V")
@@ -616,6 +619,49 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         if not isinstance(other, KeyedStream):
             raise DefinitionError(_not_keyed(other))
         return ConnectedStreams(self._graph, self._connections, other._connections)
+
+    def deduplicate(
+        self, *, within: Duration | None = None, **options: Unpack[StepOptions]
+    ) -> Stream[T_co]:
+        """Per key: emit the first record, and none behind it; with `within`, none whose timestamp
+        is less than so long after that of the one that was emitted (without event time: that comes
+        less than so long after it). Then the key is forgotten; without `within` it never is.
+
+        Which of two records is the first is a question of their arrival, not of timestamps."""
+        from streamcp.operators.deduplicating import Deduplication, Passed
+
+        self._check("deduplicate", options)
+        least = None if within is None else whole_ms(within, setting="deduplicate(within)", least=1)
+        machine = Deduplication(least)
+        on_timer = None if least is None else machine.on_timer
+        return self._keyed(DeduplicateStep(machine.fn, state=Passed, on_timer=on_timer), options)
+
+    def window(
+        self,
+        windows: Windows,
+        /,
+        *,
+        allowed_lateness: Duration = "0s",
+        emit: Emit = ON_CLOSE,
+        **options: Unpack[StepOptions],
+    ) -> WindowedStream[K, T_co]:
+        """Divide each key's records into windows by event time (count windows: by number); what is
+        made of a window is said next: `.window(...).aggregate(...)`. The options are the step's.
+
+        A window's result is emitted when the watermark has passed its end, or as `emit` says
+        (`early(every=...)`, `on_each()`). A record that comes later, within `allowed_lateness`,
+        lets it be emitted again; one that is too late for all its windows goes to `.late`."""
+        from streamcp.api.windows import WindowedStream
+        from streamcp.operators.windowing.making import check_windows
+
+        self._check("window", options)
+        lateness = whole_ms(allowed_lateness, setting="window(allowed_lateness)")
+        if not isinstance(emit, Emit):
+            raise DefinitionError(
+                f"window(emit={emit!r}): write early(every=...) or on_each(), or leave it out"
+            )
+        check_windows(windows, emit, lateness)
+        return WindowedStream(self._graph, self._connections, windows, emit, lateness, options)
 
     def _keyed(self, spec: StepSpec, options: Mapping[str, Any]) -> Stream[Any]:
         return Stream(self._graph, (Connection(self._add(spec, options)),))

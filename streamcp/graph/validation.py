@@ -22,6 +22,7 @@ from streamcp.operators.steps import (
     ScanStep,
     SinkStep,
     SourceStep,
+    WindowStep,
 )
 
 _STATEFUL = (BatchStep, ReduceStep, ScanStep, CountStep, ProcessStep, BroadcastStep)
@@ -59,6 +60,7 @@ def find_problems(graph: LogicalGraph, *, checkpoints: bool) -> Iterator[str]:
     yield from _loops(graph)
     yield from _half_timed(graph)
     yield from _timed_batches(graph)
+    yield from _untimed_windows(graph)
 
 
 def _ends(graph: LogicalGraph) -> Iterator[str]:
@@ -171,6 +173,15 @@ def _half_timed(graph: LogicalGraph) -> Iterator[str]:
                 f"{_told(node)} reads {_told(timed)}, whose records have timestamps, and "
                 f"{_told(without[0])}, whose records have none; give the source of the latter "
                 "watermarks=sc.Watermarks(...) as well"
+            )
+
+
+def _untimed_windows(graph: LogicalGraph) -> Iterator[str]:
+    for node in graph.nodes:
+        if isinstance(node.spec, WindowStep) and node.spec.needs_time and not node.timed:
+            yield (
+                f"{_told(node)} needs event time, and its records have no timestamps; give the "
+                "source watermarks=sc.Watermarks(lambda record: record.ts)"
             )
 
 

@@ -105,13 +105,13 @@ class _Best(Generic[T, C]):
     def __init__(self, of: Callable[[T], C], /) -> None:
         self.of = checked(type(self).__name__, of)
 
-    def create(self) -> tuple[C, ...]:
+    def create(self) -> tuple[Any, ...]:
         """Start without a value."""
         return ()
 
-    def result(self, accumulator: tuple[C, ...], /) -> C:
+    def result(self, accumulator: tuple[Any, ...], /) -> C:
         """Return the value, of at least one record."""
-        return accumulator[0]
+        return accumulator[0]  # type: ignore[no-any-return]
 
 
 class Min(_Best[T, C]):
@@ -119,12 +119,12 @@ class Min(_Best[T, C]):
 
     __slots__ = ()
 
-    def add(self, accumulator: tuple[Any, ...], record: T, timestamp: int, /) -> tuple[C, ...]:
+    def add(self, accumulator: tuple[Any, ...], record: T, timestamp: int, /) -> tuple[Any, ...]:
         """Keep the smaller one."""
         value: Any = self.of(record)
         return (value,) if not accumulator or value < accumulator[0] else accumulator
 
-    def merge(self, left: tuple[Any, ...], right: tuple[Any, ...], /) -> tuple[C, ...]:
+    def merge(self, left: tuple[Any, ...], right: tuple[Any, ...], /) -> tuple[Any, ...]:
         """Keep the smaller one."""
         return right if not left or (right and right[0] < left[0]) else left
 
@@ -134,12 +134,12 @@ class Max(_Best[T, C]):
 
     __slots__ = ()
 
-    def add(self, accumulator: tuple[Any, ...], record: T, timestamp: int, /) -> tuple[C, ...]:
+    def add(self, accumulator: tuple[Any, ...], record: T, timestamp: int, /) -> tuple[Any, ...]:
         """Keep the larger one."""
         value: Any = self.of(record)
         return (value,) if not accumulator or value > accumulator[0] else accumulator
 
-    def merge(self, left: tuple[Any, ...], right: tuple[Any, ...], /) -> tuple[C, ...]:
+    def merge(self, left: tuple[Any, ...], right: tuple[Any, ...], /) -> tuple[Any, ...]:
         """Keep the larger one."""
         return right if not left or (right and right[0] > left[0]) else left
 

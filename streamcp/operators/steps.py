@@ -134,6 +134,21 @@ class ConnectStep(ProcessStep):
 
 
 @dataclass(frozen=True, slots=True)
+class DeduplicateStep(ProcessStep):
+    """A `process` that lets the first record of a key pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStep(ProcessStep):
+    """A `process` whose functions are those of a window machine; late records go to a side output.
+
+    `needs_time`: it means nothing without event time. `annotated`: the user's functions in it."""
+
+    needs_time: bool = True
+    annotated: tuple[Callable[..., Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class BroadcastStep(Call):
     """`fn(record, shared)` reads what `on_broadcast(record, shared)` has changed: the first input
     is divided among the subtasks, the second one reaches all of them.

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Final, Generic, Literal, TypeAlias
+from typing import Any, Final, Generic, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from typing_extensions import TypeVar
 
 from streamcp.config import Duration, seconds
 from streamcp.errors import SettingsError
+from streamcp.operators.tags import Tag
 
 K_co = TypeVar("K_co", bound=Hashable, covariant=True)
 V_co = TypeVar("V_co", covariant=True)
@@ -24,8 +25,11 @@ CalendarUnit: TypeAlias = Literal["day", "week", "month", "quarter", "year"]
 CALENDAR_UNITS: Final = ("day", "week", "month", "quarter", "year")
 DAY_MS: Final = 86_400_000
 
+LATE: Final[Tag[Any]] = Tag("late")
+"""The side output for records that come too late for all their windows."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)  # no slots: WindowResult[str, int](...) could not be made
 class WindowResult(Generic[K_co, V_co]):
     """The value of one window of one key; it held the records with `start <= timestamp < end`
     (milliseconds since the epoch)."""

@@ -487,6 +487,7 @@ def _functions(spec: Any) -> list[Callable[..., Any]]:
     """Everything of a step that a user annotated."""
     names = ("fn", "start", "state", "on_timer", "on_right", "on_broadcast", "broadcast_state")
     functions = [getattr(spec, name, None) for name in names]
+    functions += getattr(spec, "annotated", ())
     if isinstance(spec, SinkStep):
         functions.append(spec.open)
     if hasattr(spec, "source"):

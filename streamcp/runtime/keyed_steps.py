@@ -192,6 +192,8 @@ class KeyedRun:
         self.time = time
         self.effects = Effects(may_set_timers=False, now=self.now, timed=time is not None)
         self.context: KeyContext[Any] = KeyContext(None, 0, self.effects)
+        # Timers that timers set come to an end by themselves, also when the input has ended.
+        self.finite_timers = False
         self._on_timer: Callable[..., Any] | None = None
         self._measured = False
         self._emit = emit
@@ -279,7 +281,7 @@ class KeyedRun:
             timer = f"timer {timestamp} of {entry.key!r}"
             raise self._reporter.step_failed(timer, error) from error
         state.timer_done(entry, timestamp, clock)
-        over = clock == EVENT and context.watermark == MAX_TIMESTAMP
+        over = clock == EVENT and context.watermark == MAX_TIMESTAMP and not self.finite_timers
         self.commit(entry, emitted_at, time_is_over=over)
         if results:
             self._meter.records_out += len(results)

@@ -22,7 +22,9 @@ from streamcp.operators.steps import (
     ReduceStep,
     ScanStep,
     SinkStep,
+    WindowStep,
 )
+from streamcp.operators.windows import LATE
 from streamcp.runtime.batching import BatchRun
 from streamcp.runtime.broadcast_steps import BroadcastRun
 from streamcp.runtime.calling import Push, Reporter, with_service
@@ -30,6 +32,7 @@ from streamcp.runtime.event_time import EventTime
 from streamcp.runtime.fusing import Loop
 from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.keyed_steps import NOTHING, KeyedRun
+from streamcp.runtime.late_records import LateRecords
 from streamcp.runtime.meters import StepMeter
 from streamcp.runtime.plain_sink import PlainSinkRun
 from streamcp.runtime.snapshots import Freezing
@@ -234,14 +237,21 @@ class Chain:
             self.meters[node],
             context.clock,
             self.time,
-            lambda output, records: self.push_behind(node, output)(records),
+            self._side(node),
         )
+        run.finite_timers = isinstance(spec, WindowStep)
         if isinstance(spec, ProcessStep):
             functions, on_timer = keyed_functions(spec, context)
             if isinstance(spec, KeyedBroadcastStep) and on_timer is not None:
                 on_timer = self._reading_timer(node, on_timer)
             run.process(functions, on_timer, context.serializer)
         return run
+
+    def _side(self, node: Node) -> Callable[[str, list[Any]], None]:
+        """Make what takes records for the side outputs of a step."""
+        if isinstance(node.spec, WindowStep) and self.behind(node, LATE.output) is None:
+            return LateRecords(node, self.meters[node]).drop
+        return lambda output, records: self.push_behind(node, output)(records)
 
     def _reading_timer(self, node: Node, on_timer: Callable[..., Any]) -> Callable[..., Any]:
         """Let `on_timer(timestamp, state, shared, context)` read the broadcast state."""

@@ -13,7 +13,10 @@ import streamcp
 
 LISTED = Path(__file__).with_name("public_surface.txt").read_text(encoding="utf-8").split()
 # Heavy, and needed only by the command line, by running jobs, or by one connector.
-LATE = ("typer", "rich", "uvloop", "aiohttp", "matplotlib", "aiofiles", "orjson", "numpy")
+LATE = (
+    *("typer", "rich", "uvloop", "aiohttp", "matplotlib", "aiofiles", "orjson", "numpy"),
+    "datasketches",
+)
 
 
 def test_all_is_the_checked_in_list() -> None:

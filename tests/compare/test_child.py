@@ -68,6 +68,15 @@ async def test_job_is_run_to_the_limit_with_recording_sinks(tmp_path: Path) -> N
     assert read_output(tmp_path) == {b"2-the_target: %d" % (2 * n): 1 for n in range(25)}
 
 
+async def test_records_of_a_limited_source_keep_their_timestamps(tmp_path: Path) -> None:
+    job = sc.Job("tens")
+    source = job.source(endless(), name="numbers", watermarks=sc.Watermarks[int](lambda n: n))
+    tens = source.key_by(lambda n: 0).window(sc.Tumbling("10ms"), name="tens").count()
+    tens.map(lambda ten: ten.value).sink(never, name="the target")
+    await told_by(job, order_in(tmp_path, limits={"numbers": 25}))
+    assert read_output(tmp_path) == {b"3-the_target: 10": 2, b"3-the_target: 5": 1}
+
+
 async def test_source_without_an_end_ends_when_its_time_is_up(tmp_path: Path) -> None:
     told = await told_by(job_of(endless()), order_in(tmp_path, seconds=0.0))
 

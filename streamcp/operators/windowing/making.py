@@ -35,6 +35,8 @@ from streamcp.operators.windows import (
     zone,
 )
 
+_KINDS = (Tumbling, Sliding, Session, Calendar, CountWindow, Global)
+
 
 def make_window_machine(
     windows: Windows, aggregate: Aggregate[Any, Any], emit: Emit, lateness: int, late: Any
@@ -42,9 +44,9 @@ def make_window_machine(
     """Make the machine that works `windows`; `lateness` is in milliseconds, `late` the tag to which
     late records go.
 
-    Raises DefinitionError where `emit` or `lateness` mean nothing for these windows."""
+    Raises what `check_windows` raises."""
+    check_windows(windows, emit, lateness)
     if isinstance(windows, CountWindow):
-        _check_count(windows, emit, lateness)
         every = windows.n if windows.every is None else windows.every
         return CountMachine(windows.n, every, aggregate, emit, late)
     if isinstance(windows, Session):
@@ -58,6 +60,16 @@ def make_window_machine(
             return SliceMachine(size, every, offset, aggregate, emit, lateness, late)
         return PaneMachine(FixedGrid(size, offset), aggregate, emit, lateness, late)
     return PaneMachine(_grid(windows), aggregate, emit, lateness, late)
+
+
+def check_windows(windows: Windows, emit: Emit, lateness: int) -> None:
+    """Raise DefinitionError for what is no kind of window, and where `emit` or `lateness` mean
+    nothing for it."""
+    if not isinstance(windows, _KINDS):
+        names = ", ".join(kind.__name__ for kind in _KINDS[:-1])
+        raise DefinitionError(f"window({windows!r}): write {names} or {_KINDS[-1].__name__}")
+    if isinstance(windows, CountWindow):
+        _check_count(windows, emit, lateness)
 
 
 def needs_merge(windows: Windows) -> bool:
@@ -79,11 +91,7 @@ def _grid(windows: Windows) -> Grid:
         return GlobalGrid()
     if isinstance(windows, Calendar):
         return calendar_grid(windows.unit, zone(windows.timezone, setting="Calendar(timezone)"))
-    if not isinstance(windows, Tumbling):
-        raise DefinitionError(
-            f"window({windows!r}): write Tumbling, Sliding, Session, Calendar, CountWindow or "
-            "Global"
-        )
+    assert isinstance(windows, Tumbling)
     size = whole_ms(windows.size, setting="Tumbling(size)")
     offset = whole_ms(windows.offset, setting="Tumbling(offset)")
     if windows.timezone is None:
