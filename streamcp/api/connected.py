@@ -22,6 +22,7 @@ from streamcp.api.options import (
     check_options,
     check_plain,
     check_timer,
+    refuse_async_options,
 )
 from streamcp.api.states import check_state
 from streamcp.api.streams import AsyncMany, Many, Opens, Step, add_node
@@ -31,6 +32,7 @@ from streamcp.operators.context import BroadcastContext, KeyContext
 from streamcp.operators.steps import (
     BroadcastStep,
     ConnectStep,
+    Executor,
     KeyedBroadcastStep,
     OnError,
     StepSpec,
@@ -87,6 +89,17 @@ class ConnectedStreams(_TwoInputs, Generic[K, L_co, R_co]):
     @overload
     def process(  # pyright: ignore[reportInvalidTypeVarUse]
         self,
+        on_left: Callable[[L_co, S, KeyContext[K]], Many[LN]],
+        on_right: Callable[[R_co, S, KeyContext[K]], Many[RN]],
+        *,
+        executor: Executor,
+        state: Callable[[], S],
+        on_timer: Callable[[int, S, KeyContext[K]], Many[WN]] | None = None,
+        **options: Unpack[PooledOptions],
+    ) -> Step[L_co | R_co, LN | RN | WN]: ...
+    @overload
+    def process(  # pyright: ignore[reportInvalidTypeVarUse]
+        self,
         on_left: Callable[[L_co, S, KeyContext[K]], AsyncMany[LN]],
         on_right: Callable[[R_co, S, KeyContext[K]], AsyncMany[RN]],
         *,
@@ -103,6 +116,18 @@ class ConnectedStreams(_TwoInputs, Generic[K, L_co, R_co]):
         uses: Opens[X],
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K], X], Many[WN] | AsyncMany[WN]] | None = None,
+        **options: Unpack[PooledOptions],
+    ) -> Step[L_co | R_co, LN | RN | WN]: ...
+    @overload
+    def process(  # pyright: ignore[reportInvalidTypeVarUse]
+        self,
+        on_left: Callable[[L_co, S, KeyContext[K], X], Many[LN]],
+        on_right: Callable[[R_co, S, KeyContext[K], X], Many[RN]],
+        *,
+        executor: Executor,
+        uses: Opens[X],
+        state: Callable[[], S],
+        on_timer: Callable[[int, S, KeyContext[K], X], Many[WN]] | None = None,
         **options: Unpack[PooledOptions],
     ) -> Step[L_co | R_co, LN | RN | WN]: ...
     @overload
@@ -291,6 +316,8 @@ def _check_broadcast(
     options: Mapping[str, Any],
 ) -> OnError:
     """Check both functions, each with its arguments, and what makes the state."""
+    reason = "the functions of a step with a broadcast input are called inline"
+    refuse_async_options("process", options, reason)
     for fn, arguments in (on_record, on_broadcast):
         check_plain("process", fn, arguments=arguments, generators=True)
     check_state(check_function("process", on_record[0]), broadcast_state, "broadcast_state")

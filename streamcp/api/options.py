@@ -14,7 +14,7 @@ from typing import Any, TypedDict, get_args
 from streamcp.api.functions import Kind, accepts, is_lambda, kind_of, name_of
 from streamcp.config import CircuitBreaker, Duration, Rate, Retry, seconds
 from streamcp.errors import DefinitionError
-from streamcp.operators.steps import AsyncOptions, OnError, Opener
+from streamcp.operators.steps import AsyncOptions, Executor, OnError, Opener
 
 
 class StepOptions(TypedDict, total=False):
@@ -54,8 +54,8 @@ class AsyncCallOptions(PooledOptions, total=False):
 
 _STEP = frozenset(StepOptions.__annotations__)
 _SINK = frozenset(SinkOptions.__annotations__)
-_POOLED = frozenset(PooledOptions.__annotations__)
-_ASYNC_CALL = frozenset(AsyncCallOptions.__annotations__)
+_POOLED = frozenset(PooledOptions.__annotations__) | {"executor"}
+_ASYNC_CALL = frozenset(AsyncCallOptions.__annotations__) | {"executor"}
 ALLOWED: Mapping[str, frozenset[str]] = {
     "source": _STEP,
     "map": _ASYNC_CALL,
@@ -173,7 +173,8 @@ def check_timer(
     if not callable(on_timer):
         raise DefinitionError(f"{timer} is no function")
     _check_arity(timer, on_timer, arguments, called.uses)
-    if called.calls is None and kind_of(on_timer) in ("coroutine", "async generator"):
+    inline = called.calls is None or called.calls.executor is not None
+    if inline and kind_of(on_timer) in ("coroutine", "async generator"):
         raise DefinitionError(
             f"{timer} is a coroutine function, but the step's own function is plain; write both "
             "with async def"
@@ -190,7 +191,9 @@ def _async_options(
     described: str, fn: Callable[..., Any], kind: Kind, options: Mapping[str, Any]
 ) -> AsyncOptions | None:
     given = [name for name in _ONLY_ASYNC if options.get(name) is not None]
-    if kind in ("plain", "generator"):
+    if options.get("executor") is not None:
+        _check_executor(described, kind, options["executor"])
+    elif kind in ("plain", "generator"):
         if not given:
             return None
         # A lambda may well return a coroutine: the option says so (rule 2).
@@ -200,6 +203,24 @@ def _async_options(
                 f"write async def, or leave {given[0]}= out"
             )
     return _checked_async(described, options)
+
+
+def _check_executor(described: str, kind: Kind, executor: Any) -> None:
+    if executor not in get_args(Executor):
+        choices = ", ".join(map(repr, get_args(Executor)))
+        raise DefinitionError(f"{described}: executor={executor!r}, write {choices}")
+    if kind not in ("plain", "generator"):
+        raise DefinitionError(
+            f"{described} is a {kind} function: executor= is for plain functions; write def, or "
+            "leave executor= out"
+        )
+
+
+def refuse_async_options(verb: str, options: Mapping[str, Any], reason: str) -> None:
+    """Refuse the options of calls that are not made inline."""
+    for name in (*_ONLY_ASYNC, "executor"):
+        if options.get(name) is not None:
+            raise DefinitionError(f"{verb}({name}=): {reason}; leave {name}= out")
 
 
 def _checked_async(described: str, options: Mapping[str, Any]) -> AsyncOptions:
@@ -219,6 +240,7 @@ def _checked_async(described: str, options: Mapping[str, Any]) -> AsyncOptions:
         retry=retry,
         rates=_rates(described, options.get("rate")),
         breaker=breaker,
+        executor=options.get("executor"),
     )
 
 

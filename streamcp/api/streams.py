@@ -59,6 +59,7 @@ from streamcp.operators.steps import (
     BranchStep,
     CountStep,
     DeduplicateStep,
+    Executor,
     FilterStep,
     FlatMapStep,
     ForEachStep,
@@ -126,7 +127,9 @@ class Stream(Generic[T_co]):
     `on_error` ("fail" the job, "drop" the record and count it, or "divert" it to `.errors`).
     A coroutine function runs in a bounded pool and has more: `concurrency` (16 records at once per
     subtask), `ordered` (True: results leave in the order of the records), `timeout` per call, and
-    `retry`. `uses=` opens a service that becomes the function's last argument.
+    `retry`, `rate` and `breaker`; so has a plain one with `executor="thread"`, which is for
+    functions that compute or block for long. `uses=` opens a service that becomes the function's
+    last argument.
 
     Every verb raises DefinitionError at its line for an argument that cannot work.
     """
@@ -146,6 +149,23 @@ class Stream(Generic[T_co]):
         self,
         fn: Callable[[T_co, X], Coroutine[Any, Any, U]],
         *,
+        uses: Opens[X],
+        **options: Unpack[AsyncCallOptions],
+    ) -> Step[T_co, U]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[[T_co], U],
+        *,
+        executor: Executor,
+        **options: Unpack[AsyncCallOptions],
+    ) -> Step[T_co, U]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[[T_co, X], U],
+        *,
+        executor: Executor,
         uses: Opens[X],
         **options: Unpack[AsyncCallOptions],
     ) -> Step[T_co, U]: ...
@@ -181,6 +201,23 @@ class Stream(Generic[T_co]):
     ) -> Step[T_co, T_co]: ...
     @overload
     def filter(
+        self,
+        fn: Callable[[T_co], object],
+        *,
+        executor: Executor,
+        **options: Unpack[AsyncCallOptions],
+    ) -> Step[T_co, T_co]: ...
+    @overload
+    def filter(
+        self,
+        fn: Callable[[T_co, X], object],
+        *,
+        executor: Executor,
+        uses: Opens[X],
+        **options: Unpack[AsyncCallOptions],
+    ) -> Step[T_co, T_co]: ...
+    @overload
+    def filter(
         self, fn: Callable[[T_co], object], **options: Unpack[PlainOptions]
     ) -> Step[T_co, T_co]: ...
     @overload
@@ -196,6 +233,23 @@ class Stream(Generic[T_co]):
     @overload
     def flat_map(
         self, fn: Callable[[T_co], Many[U]], **options: Unpack[PlainOptions]
+    ) -> Step[T_co, U]: ...
+    @overload
+    def flat_map(
+        self,
+        fn: Callable[[T_co], Many[U]],
+        *,
+        executor: Executor,
+        **options: Unpack[AsyncCallOptions],
+    ) -> Step[T_co, U]: ...
+    @overload
+    def flat_map(
+        self,
+        fn: Callable[[T_co, X], Many[U]],
+        *,
+        executor: Executor,
+        uses: Opens[X],
+        **options: Unpack[AsyncCallOptions],
     ) -> Step[T_co, U]: ...
     @overload
     def flat_map(
@@ -229,6 +283,23 @@ class Stream(Generic[T_co]):
         self,
         fn: Callable[[T_co, X], Coroutine[Any, Any, object]],
         *,
+        uses: Opens[X],
+        **options: Unpack[PooledOptions],
+    ) -> SinkStep[T_co]: ...
+    @overload
+    def for_each(
+        self,
+        fn: Callable[[T_co], object],
+        *,
+        executor: Executor,
+        **options: Unpack[PooledOptions],
+    ) -> SinkStep[T_co]: ...
+    @overload
+    def for_each(
+        self,
+        fn: Callable[[T_co, X], object],
+        *,
+        executor: Executor,
         uses: Opens[X],
         **options: Unpack[PooledOptions],
     ) -> SinkStep[T_co]: ...
@@ -549,6 +620,27 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K]], Many[WN]] | None = None,
         **options: Unpack[PlainOptions],
+    ) -> Step[T_co, UN | WN]: ...
+    @overload
+    def process(  # pyright: ignore[reportInvalidTypeVarUse]
+        self,
+        fn: Callable[[T_co, S, KeyContext[K]], Many[UN]],
+        *,
+        executor: Executor,
+        state: Callable[[], S],
+        on_timer: Callable[[int, S, KeyContext[K]], Many[WN]] | None = None,
+        **options: Unpack[PooledOptions],
+    ) -> Step[T_co, UN | WN]: ...
+    @overload
+    def process(  # pyright: ignore[reportInvalidTypeVarUse]
+        self,
+        fn: Callable[[T_co, S, KeyContext[K], X], Many[UN]],
+        *,
+        executor: Executor,
+        uses: Opens[X],
+        state: Callable[[], S],
+        on_timer: Callable[[int, S, KeyContext[K], X], Many[WN]] | None = None,
+        **options: Unpack[PooledOptions],
     ) -> Step[T_co, UN | WN]: ...
     @overload
     def process(  # pyright: ignore[reportInvalidTypeVarUse]

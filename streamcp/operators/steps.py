@@ -12,13 +12,14 @@ from streamcp.operators.sources import Source
 from streamcp.operators.watermarks import Watermarks
 
 OnError: TypeAlias = Literal["fail", "drop", "divert"]
+Executor: TypeAlias = Literal["thread"]
 Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncOptions:
-    """How a coroutine function is called: `timeout` is in seconds. Of `rates` at most one has a
-    key."""
+    """How a coroutine function is called, or a plain one in an `executor`: `timeout` is in
+    seconds. Of `rates` at most one has a key."""
 
     concurrency: int = 16
     ordered: bool = True
@@ -26,6 +27,7 @@ class AsyncOptions:
     retry: Retry | None = None
     rates: tuple[Rate, ...] = ()
     breaker: CircuitBreaker | None = None
+    executor: Executor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,12 @@ class AsyncSubtask(PooledSubtask):
         spec, options = self._node.spec, self._options
         assert isinstance(spec, Call)
         self._fn = self.chain.function(spec)
+        if self._threads is not None:
+            self._fn = self._threads.coroutine_of(self._fn)
         if isinstance(spec, FlatMapStep):
             self._fn = gathered(self._fn)
+        # A thread goes on with its record after its call was given up.
+        given_up = options.retry is not None or self._threads is not None
         self._timed = self.chain.timed
         self._results_of = (_TIMED_RESULTS if self._timed else _RESULTS).get(type(spec), _mapped)
         ordered = options.ordered and not isinstance(spec, ForEachStep)
@@ -32,7 +36,7 @@ class AsyncSubtask(PooledSubtask):
             ordered=ordered,
             serializer=self.context.serializer,
             step=self._node.label,
-            keep=self.context.keep_records or options.retry is not None,
+            keep=self.context.keep_records or given_up,
         )
         filters = isinstance(spec, FilterStep)
         self._finish = self._filtered if filters else self._pending.finish

@@ -46,6 +46,12 @@ class Calls(Protocol):
     """All there is to a success is `chunk.results[i] = result`, and to `tell` of it; else it is
     `succeeded`. Only with `direct`."""
 
+    @property
+    def wait_returned(self) -> Callable[[], Awaitable[None]] | None:
+        """Waits until what a call has begun, which was given up by a timeout, has ended; None if
+        a cancellation ends all of it."""
+        ...
+
     told: bool
     """`tell` was called since results were last looked for."""
 
@@ -276,8 +282,12 @@ class CallPool:
             try:
                 result = await make(worker, ticket, attempt)
             except Exception as error:  # whatever a user's coroutine raises
-                if not _again(retry, error, attempt):
+                again = _again(retry, error, attempt)
+                if not again:
                     self._calls.failed(ticket, error, attempt)
+                if self._calls.wait_returned is not None:
+                    await self._calls.wait_returned()
+                if not again:
                     return
             else:
                 self._calls.succeeded(ticket, result)

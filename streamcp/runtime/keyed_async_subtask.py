@@ -80,6 +80,9 @@ class KeyedAsyncSubtask(PooledSubtask):
         assert isinstance(spec, ProcessStep)
         self._keys = keys_of(self._node)
         functions, on_timer = keyed_functions(spec, self.context)
+        if self._threads is not None:
+            functions = [self._threads.coroutine_of(fn) for fn in functions]
+            on_timer = None if on_timer is None else self._threads.coroutine_of(on_timer)
         self._functions = [gathered(fn) for fn in functions]
         self._on_timer = None if on_timer is None else gathered(on_timer)
         self._state = self.chain.keyed_state(self._node, spec.state)
@@ -135,7 +138,8 @@ class KeyedAsyncSubtask(PooledSubtask):
             may_set_timers=self._on_timer is not None,
             now=self.context.clock.wall_ms,
             timed=self._timed,
-            own_call=partial(self.call_id, slot),
+            # Ids are counted by the event loop's thread alone.
+            own_call=None if self._threads is not None else partial(self.call_id, slot),
         )
         slot.copy = self.context.serializer.copy(entry.value, step=self._node.label)
         if slot.clock is not None:

@@ -20,6 +20,7 @@ from streamcp.runtime.meters import Waiting
 from streamcp.runtime.pending import CapturedPending
 from streamcp.runtime.snapshots import CapturedSection, Freezing
 from streamcp.runtime.subtask import Subtask
+from streamcp.runtime.threads import Threads
 from streamcp.serialization.captured import Captured
 
 # Records, results and waiters together, per call that may run at once: enough that a worker
@@ -55,6 +56,9 @@ class PooledSubtask(Subtask):
 
         self._ids: SubtaskCallIds | None = None  # once the first one is asked for
 
+        self._threads: Threads | None = None
+        if spec.calls.executor is not None:
+            self._threads = Threads(spec.calls.concurrency, self._node.label)
         self.direct: Callable[[Any], Awaitable[Any]] | None = None
         self.in_place = False
         self.told = False
@@ -65,6 +69,11 @@ class PooledSubtask(Subtask):
         limits = context.limits_of(node.label, options.rates, options.breaker)
         chance = context.chances(self.id)
         self._pool = CallPool(calls, options, context, self._step_meter, node, limits, chance)
+
+    @property
+    def wait_returned(self) -> Callable[[], Awaitable[None]] | None:
+        """Waits until a call that timed out has ended; None if it has, as all but threads have."""
+        return None if self._threads is None else self._threads.wait_returned
 
     def tell(self) -> None:
         """There are results: wake the task, once until it has looked."""
@@ -222,13 +231,17 @@ class PooledSubtask(Subtask):
 
     async def run(self) -> None:
         """Admit, call and emit until all inputs have ended and nothing is pending."""
-        async with asyncio.TaskGroup() as group:
-            self._pool.begin(group)
-            self._pool.wake()
-            try:
-                await self._run()
-            finally:
-                self._pool.close()
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._pool.begin(group)
+                self._pool.wake()
+                try:
+                    await self._run()
+                finally:
+                    self._pool.close()
+        finally:
+            if self._threads is not None:
+                await self._threads.close()
         self.finish()
 
     async def _run(self) -> None:

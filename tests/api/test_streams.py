@@ -118,6 +118,14 @@ def test_async_options_reach_the_step(job: sc.Job, stream: AnyStream) -> None:
     assert _last(job).spec == MapStep(slow, AsyncOptions(3, False, 2.0, retry))
 
 
+def test_plain_function_in_an_executor_has_all_options(job: sc.Job, stream: AnyStream) -> None:
+    stream.map(str, executor="thread", concurrency=2, timeout="1s", ordered=False)
+    options = AsyncOptions(2, False, 1.0, executor="thread")
+    assert _last(job).spec == MapStep(str, options)
+    stream.flat_map(many, executor="thread")
+    assert _last(job).spec == FlatMapStep(many, AsyncOptions(executor="thread"))
+
+
 def test_one_rate_or_several_and_a_breaker_reach_the_step(job: sc.Job, stream: AnyStream) -> None:
     rate, by_key, breaker = sc.Rate(5), sc.Rate(1, key=str), sc.CircuitBreaker()
     stream.map(slow, rate=rate, breaker=breaker)
@@ -280,7 +288,15 @@ REFUSED: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ("scan_value", lambda s, k: k.scan(0, max), "not a value"),
     ("scan_start", lambda s, k: k.scan(slow, max), "plain function"),
     ("misspelt", lambda s, k: s.map(slow, concurency=2), "did you mean 'concurrency'"),
-    ("unknown", lambda s, k: s.map(slow, executor="thread"), "no option 'executor'"),
+    ("unknown", lambda s, k: s.map(slow, journal=True), "no option 'journal'"),
+    ("executor_kind", lambda s, k: s.map(slow, executor="thread"), "for plain functions"),
+    ("executor_word", lambda s, k: s.map(str, executor="fiber"), "write 'thread'"),
+    ("executor_of", lambda s, k: s.branch(str, executor="thread"), "no option 'executor'"),
+    (
+        "executor_timer",
+        lambda s, k: k.process(process, state=Visits, on_timer=slow_timer, executor="thread"),
+        "plain",
+    ),
     ("ordered", lambda s, k: s.for_each(slow, ordered=True), "no option 'ordered'"),
     ("count", lambda s, k: k.count(on_error="drop"), "no option 'on_error'"),
     ("on_error", lambda s, k: s.map(str, on_error="ignore"), "choose one of fail, drop, divert"),

@@ -32,6 +32,7 @@ class Calls:
         self.direct: Callable[[Any], Awaitable[Any]] | None = None
         self.in_place = False
         self.told = False
+        self.wait_returned: Callable[[], Awaitable[None]] | None = None
         self.queue: deque[Any] = deque()
         self.results: list[tuple[Any, Any]] = []
         self.failures: list[tuple[Any, str, int]] = []

@@ -95,7 +95,9 @@ orders.connect(rules).process(with_rules, learn, broadcast_state=dict, retry=Non
 orders.map(len)  # error: an order has no length
 orders.map(lambda order: order.nope)  # error: no such field
 orders.map(str, concurrency=8)  # error: a plain function has no concurrency
-orders.map(notify, executor="thread")  # error: no such option
+orders.map(str, executor="fiber")  # error: no such executor
+orders.map(str, executor=4)  # error: nor is a number one
+orders.branch(lambda o: o.id > 3, executor="thread")  # error: a branch is inline
 orders.map(notify, concurency=8)  # error: misspelt
 orders.map(notify, timeout=2)  # error: a bare number is no duration
 orders.map(notify, rate=100)  # error: a bare number is no rate

@@ -99,6 +99,14 @@ assert_type(orders.flat_map(some), sc.Step[Order, int])
 assert_type(orders.flat_map(lambda order: [order.id]), sc.Step[Order, int])
 
 
+# ---- executors
+assert_type(orders.map(lambda o: o.id, executor="thread", concurrency=2), sc.Step[Order, int])
+assert_type(orders.map(path_of, executor="thread", uses=open_http), sc.Step[Order, str])
+assert_type(orders.filter(lambda o: o.id > 3, executor="thread"), sc.Step[Order, Order])
+assert_type(orders.flat_map(halves, executor="thread", timeout="1s"), sc.Step[Order, float])
+assert_type(orders.for_each(print, executor="thread", concurrency=2), sc.SinkStep[Order])
+
+
 # ---- batch
 assert_type(orders.batch(100, "1s", name="batch"), sc.Stream[list[Order]])
 assert_type(orders.batch(100, "1s").unbatch(), sc.Stream[Order])
@@ -158,6 +166,9 @@ async def remind(timestamp: int, visits: Visits, ctx: sc.KeyContext[str]) -> lis
 
 
 assert_type(by_country.process(each, state=Visits), sc.Step[Order, Order])
+assert_type(
+    by_country.process(each, state=Visits, executor="thread", concurrency=4), sc.Step[Order, Order]
+)
 assert_type(by_country.process(each_slowly, state=Visits, concurrency=4), sc.Step[Order, Order])
 assert_type(by_country.process(nothing, state=Visits), sc.Step[Order, str])
 assert_type(
