@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import streamcp as sc
-from streamcp.clock import SystemClock
 from streamcp.errors import StepFailed
 from streamcp.runners.life import first_cause
 from streamcp.runtime import threads
 from streamcp.runtime.threads import Threads
+from streamcp.testing.clock import ManualClock
 from tests.runtime.engine import Engine, settle, until
 
 COLOUR: ContextVar[str] = ContextVar("colour of a thread", default="none")
@@ -174,7 +174,8 @@ async def test_barrier_passes_and_outstanding_functions_are_called_again_after_a
     assert sorted(doors.entered) == [0, 1, 2, 3]
 
 
-# In virtual time nothing would ever take too long: it stands still while a thread works.
+# A loop in virtual time stands still while a thread works; here the test's clock says what has
+# taken too long.
 @pytest.mark.asyncio(loop_factories=["fastest"])
 @pytest.mark.parametrize("retry", [None, sc.Retry(attempts=2, backoff="0s")])
 async def test_call_that_took_too_long_holds_its_slot_until_it_returns(retry: Any) -> None:
@@ -188,11 +189,19 @@ async def test_call_that_took_too_long_holds_its_slot_until_it_returns(retry: An
         return record
 
     bench = Bench(
-        work, range(3), concurrency=1, timeout="20ms", retry=retry, on_error="divert", ordered=False
+        work,
+        range(3),
+        concurrency=1,
+        timeout="100ms",
+        retry=retry,
+        on_error="divert",
+        ordered=False,
     )
-    engine = Engine(bench.job, clock=SystemClock())
+    engine = Engine(bench.job)
+    assert isinstance(engine.clock, ManualClock)
     async with engine.running():
         await until(lambda: doors.entered == [0])
+        engine.clock.advance(1)
         await until(lambda: not engine["step"]._threads._running)  # its call was given up
         # The failure is told at once, unless the call is to be made again.
         await until(lambda: bool(bench.errors) is (retry is None))
@@ -201,7 +210,7 @@ async def test_call_that_took_too_long_holds_its_slot_until_it_returns(retry: An
         await until(lambda: len(bench.out) + len(bench.errors) == 3)
     if retry is None:
         assert (calls, bench.out) == ([0, 1, 2], [1, 2])
-        assert bench.errors[0].error == "TimeoutError: no result within 0.02 s"
+        assert bench.errors[0].error == "TimeoutError: no result within 0.1 s"
     else:
         assert (calls, sorted(bench.out)) == ([0, 0, 1, 2], [0, 1, 2])
 
