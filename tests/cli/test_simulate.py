@@ -72,6 +72,17 @@ def test_own_job_runs_with_its_fakes_and_touches_no_target(
     assert not (folder / "out").exists()
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+def test_parallelism_changes_at_restarts_unless_it_is_kept(
+    cli: Cli, write: Write, keeps: bool
+) -> None:
+    write(JOB)
+    asked = ("--seeds", "8", "--jobs", "1", "--json", *(["--keep-parallelism"] * keeps))
+    document = json.loads(cli("simulate", "my_job.py", *asked).out)
+    assert document["failed"] == {}
+    assert (document["counts"].get("rescaled", 0) == 0) == keeps
+
+
 def test_job_that_loses_records_after_a_crash_exits_with_1_and_names_the_seed(
     cli: Cli, write: Write
 ) -> None:

@@ -60,7 +60,7 @@ class UserJob:
         """`rescale`: lives may have other parallelisms than the job, where its steps allow that."""
         self._make = make
         self._limit = limit
-        self._rescale = rescale
+        self.rescale = rescale
         self._sinks: dict[str, str] = {}
         self._at_least_once = False
         self.expected: dict[str, Counter[bytes]] | None = None
@@ -78,7 +78,7 @@ class UserJob:
         _check_fakes(job)
         for node in nodes:
             self._stand_in(job, node, life)
-        if self._rescale and life.rescaling is not None:
+        if self.rescale and life.rescaling is not None:
             change_parallelism(nodes, job.graph.max_parallelism, life.rescaling)
         settings = simulated_settings(job)
         job.validate(settings)
@@ -181,4 +181,5 @@ def learn_output(subject: UserJob) -> None:
 def draw_user_case(subject: UserJob, seed: int) -> Case:
     """Draw what goes wrong, and a schedule."""
     rnd = random.Random(f"case {seed}")
-    return Case(subject, draw_plan(rnd, Emphasis(drains=False)), f"schedule {seed}")
+    emphasis = Emphasis(drains=False, rescaled=0.5 if subject.rescale else 0.0)
+    return Case(subject, draw_plan(rnd, emphasis), f"schedule {seed}")
