@@ -1,6 +1,6 @@
 """How far event time has come in one subtask, and what that sets off.
 
-A watermark is worked off like a record: first the timers up to it fire, one by one, as far as
+A watermark is worked off like a record: first the timers up to it fire, in short runs, as far as
 there is room for what they emit, and then it goes on to the outputs. What is worked off is
 `watermark`; what the inputs have announced may be ahead of it. Both are in a snapshot, so one that
 comes in between holds exactly what is left to be done (rules P15 and P42).
@@ -21,7 +21,7 @@ Announced = tuple[str, int, bool]
 class EventTime:
     """The event time of a subtask whose inputs have `names`; untimed ones are `ignored`.
 
-    `fire(watermark)` fires one timer up to a watermark, and says whether there was one;
+    `fire(watermark)` fires some timers up to a watermark, and says whether there was one;
     `send(mark)` sends a mark on, behind everything emitted so far."""
 
     __slots__ = ("_fire", "_names", "_send", "floors", "idle", "inputs", "watermark")
@@ -55,7 +55,7 @@ class EventTime:
         return self.watermark + 1
 
     def work_off(self) -> bool:
-        """Fire one timer, or send one mark on; False if nothing is due."""
+        """Fire some timers, or send one mark on; False if nothing is due."""
         target = self.inputs.watermark
         if target > self.watermark:
             if not self._fire(target):

@@ -26,6 +26,10 @@ from streamcp.state.keyed import KeyedState
 
 Key = Callable[[Any], Any]
 
+# How long timers fire in a row, in seconds, and how many.
+LONGEST_RUN = 0.001
+MOST_IN_A_RUN = 64
+
 NOTHING: Any = object()
 """The value of a key that has not had a record."""
 
@@ -189,6 +193,7 @@ class KeyedRun:
         self.state = state
         self.calls: Sequence[Callable[..., Any]] = ()
         self.now = clock.wall_ms
+        self._monotonic = clock.monotonic
         self.time = time
         self.effects = Effects(may_set_timers=False, now=self.now, timed=time is not None)
         self.context: KeyContext[Any] = KeyContext(None, 0, self.effects)
@@ -255,19 +260,36 @@ class KeyedRun:
             context.timestamp = now
             if time is not None:
                 context.watermark = time.floors[popped[1].group]
-            self._fire(*popped, PROCESSING, emitted_at=None if time is None else time.earliest)
+            at = None if time is None else time.earliest
+            emitted = self._fired(*popped, PROCESSING, emitted_at=at)
+            if emitted:
+                self._emit(emitted)
         return True
 
-    def fire_event_timer(self, watermark: int) -> bool:
-        """Call `on_timer` for the earliest timer up to `watermark`; False if there is none."""
-        popped = self.state.pop_due(watermark, EVENT)
-        if popped is None:
-            return False
-        self.context.timestamp, self.context.watermark = popped[0], watermark
-        self._fire(*popped, EVENT, emitted_at=popped[0])
-        return True
+    def fire_event_timers(self, watermark: int, most: int) -> bool:
+        """Call `on_timer` for the earliest timers up to `watermark`; False if there is none.
 
-    def _fire(self, timestamp: int, entry: Entry, clock: int, *, emitted_at: int | None) -> None:
+        Not for more than `most`, nor after so many values, nor for long: a run of timers is like a
+        slice of records. What is done between two runs costs more than most timers."""
+        context, monotonic, emitted = self.context, self._monotonic, list[Any]()
+        fired, started = 0, monotonic()
+        for fired in range(1, min(most, MOST_IN_A_RUN) + 1):
+            due = self.state.pop_due(watermark, EVENT)
+            if due is None:
+                fired -= 1
+                break
+            context.timestamp, context.watermark = due[0], watermark
+            emitted += self._fired(*due, EVENT, emitted_at=due[0])
+            if len(emitted) >= most or monotonic() - started > LONGEST_RUN:
+                break
+        if emitted:
+            self._emit(emitted)
+        return fired > 0
+
+    def _fired(
+        self, timestamp: int, entry: Entry, clock: int, *, emitted_at: int | None
+    ) -> list[Any]:
+        """Call `on_timer`, and return what it gives as it is emitted."""
         state, context = self.state, self.context
         if entry.epoch != state.epoch:
             state.preserve(entry)
@@ -283,10 +305,8 @@ class KeyedRun:
         state.timer_done(entry, timestamp, clock)
         over = clock == EVENT and context.watermark == MAX_TIMESTAMP and not self.finite_timers
         self.commit(entry, emitted_at, time_is_over=over)
-        if results:
-            self._meter.records_out += len(results)
-            timed = emitted_at is not None
-            self._emit([(value, emitted_at) for value in results] if timed else list(results))
+        self._meter.records_out += len(results)
+        return list(results) if emitted_at is None else [(value, emitted_at) for value in results]
 
     def _on_copy(self, fn: Callable[..., Any], serializer: Serializer) -> Callable[..., Any]:
         """Where a failed record does not fail the job, a call that fails must leave no trace: it

@@ -190,7 +190,7 @@ class PooledSubtask(Subtask):
         mark, time = self.due_mark, self.time
         assert time is not None
         if isinstance(mark, Watermark):
-            if self.chain.fire_event_timer(mark.timestamp):
+            if self.fire_event_timers(mark.timestamp):
                 return True
             time.reached(mark.timestamp)
         elif mark is not None:

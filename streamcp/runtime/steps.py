@@ -327,13 +327,15 @@ class Chain:
             fired = batch.fire() or fired
         return fired
 
-    def fire_event_timer(self, watermark: int) -> bool:
-        """Fire one event-time timer up to a watermark: of the first step that has one, since what
-        it emits comes before the watermark to those behind it. False if there is none."""
-        keyed = self._keyed
-        return any(
-            keyed[node].fire_event_timer(watermark) for node in self._plan.members if node in keyed
-        )
+    def fire_event_timers(self, watermark: int, most: int) -> bool:
+        """Fire some event-time timers up to a watermark, at most for `most` values: of the first
+        step that has any, since what they emit comes before the watermark to those behind it.
+        False if there is none."""
+        for node in self._plan.members:
+            run = self._keyed.get(node)
+            if run is not None and run.fire_event_timers(watermark, most):
+                return True
+        return False
 
     def next_timer(self) -> int | None:
         """The time of the earliest timer (milliseconds since the epoch)."""

@@ -168,7 +168,7 @@ class Subtask:
         ignored = gate.back | {n for n, port in enumerate(gate.ports) if port in untimed}
         names = [str(channel.id) for channel in gate.channels]
         groups = self.context.max_parallelism
-        return EventTime(names, ignored, self.chain.fire_event_timer, self.output.send, groups)
+        return EventTime(names, ignored, self.fire_event_timers, self.output.send, groups)
 
     def __repr__(self) -> str:
         """Say what it waits for."""
@@ -547,6 +547,11 @@ class Subtask:
         if self.timers_are_over:
             return False
         return self.chain.fire_timers() or (self.time_is_due and self.work_off_time())
+
+    def fire_event_timers(self, watermark: int) -> bool:
+        """Fire some timers of the fused steps up to a watermark, as far as there is room for what
+        they emit; False if there is none."""
+        return self.chain.fire_event_timers(watermark, max(1, self.output.room))
 
     def work_off_time(self) -> bool:
         """Let event time go on by one timer or one mark; False if nothing is due."""

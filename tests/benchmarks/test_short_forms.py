@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import backpressure, endurance, incremental, micro, outstanding
+from benchmarks import backpressure, endurance, incremental, micro, outstanding, windows
 from benchmarks.harness import Suite, main
 
 MICRO = micro.Sizes(records=2000, calls=200, rounds=1, checkpoint_rounds=1, checkpoint_seconds=0.1)
@@ -64,6 +64,13 @@ def test_micro_measures(name: str, tmp_path: Path) -> None:
     rows = run(micro.SUITE, MICRO, name, tmp_path)
 
     assert wrong(rows) == []
+    assert all(math.isfinite(row["value"]) for row in rows)
+
+
+@pytest.mark.parametrize("name", windows.SUITE.benchmarks)
+def test_windows_measures(name: str, tmp_path: Path) -> None:
+    rows = run(windows.SUITE, windows.Sizes(records=2000, rounds=1), name, tmp_path)
+
     assert all(math.isfinite(row["value"]) for row in rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,28 @@ def test_every_window_is_closed_when_the_input_ends() -> None:
     assert {(r.key, r.start): r.value for r in found} == counts
     assert len(found) == len(counts)
     assert all(r.end - r.start == 7_000 for r in found)
+
+
+def test_windows_close_as_far_as_there_is_room_for_their_results() -> None:
+    """Timers fire in runs; a full queue behind the windows holds them back, and loses nothing."""
+    job = sc.Job("windows", channel_capacity=1)
+    watermarks = sc.Watermarks[Click](lambda click: click.ts)
+    clicks_of_many = [Click(user, START) for user in range(150)]
+    source = job.source(sc.items(clicks_of_many), name="clicks", watermarks=watermarks)
+    counted = source.key_by(lambda click: click.user).window(sc.Tumbling("1s"), name="w").count()
+    written: list[int] = []
+    most = 0
+
+    async def slow(results: Sequence[sc.WindowResult[int, int]]) -> None:
+        nonlocal most
+        await asyncio.sleep(1)
+        written.extend(result.key for result in results)
+        most = max(most, len(results))
+
+    counted.rebalance().sink(slow, name="out")
+    run_job(job)
+    assert sorted(written) == list(range(150))
+    assert most <= 2
 
 
 def test_windows_that_close_one_after_another_all_close_when_the_input_ends() -> None:
