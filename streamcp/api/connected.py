@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from typing import Any, Generic, Never, Unpack, overload
+from typing import Any, Generic, Literal, Never, Unpack, overload
 
 from typing_extensions import TypeVar
 
@@ -32,7 +32,6 @@ from streamcp.operators.context import BroadcastContext, KeyContext
 from streamcp.operators.steps import (
     BroadcastStep,
     ConnectStep,
-    Executor,
     KeyedBroadcastStep,
     OnError,
     StepSpec,
@@ -92,7 +91,7 @@ class ConnectedStreams(_TwoInputs, Generic[K, L_co, R_co]):
         on_left: Callable[[L_co, S, KeyContext[K]], Many[LN]],
         on_right: Callable[[R_co, S, KeyContext[K]], Many[RN]],
         *,
-        executor: Executor,
+        executor: Literal["thread"],
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K]], Many[WN]] | None = None,
         **options: Unpack[PooledOptions],
@@ -124,7 +123,7 @@ class ConnectedStreams(_TwoInputs, Generic[K, L_co, R_co]):
         on_left: Callable[[L_co, S, KeyContext[K], X], Many[LN]],
         on_right: Callable[[R_co, S, KeyContext[K], X], Many[RN]],
         *,
-        executor: Executor,
+        executor: Literal["thread"],
         uses: Opens[X],
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K], X], Many[WN]] | None = None,

@@ -137,6 +137,8 @@ def check_call(
             f"write {'for_each with a function that returns' if verb == 'for_each' else 'flat_map'}"
         )
     calls = _async_options(described, fn, kind, options)
+    if calls is not None and calls.executor == "process":
+        _check_process(verb, described, uses)
     return Called(calls, uses, options.get("on_error", "fail"))
 
 
@@ -213,6 +215,21 @@ def _check_executor(described: str, kind: Kind, executor: Any) -> None:
         raise DefinitionError(
             f"{described} is a {kind} function: executor= is for plain functions; write def, or "
             "leave executor= out"
+        )
+
+
+def _check_process(verb: str, described: str, uses: Opener | None) -> None:
+    """Refuse in another process what lives in this one."""
+    thread = 'write executor="thread"'
+    if verb == "process":
+        raise DefinitionError(
+            f"{described}: the state of a key lives in one process; {thread}, or compute in a "
+            'map(..., executor="process") before it'
+        )
+    if uses is not None:
+        raise DefinitionError(
+            f"{described}: the service of uses= lives in one process; {thread}, or open what is "
+            "needed in the function"
         )
 
 

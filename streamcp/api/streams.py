@@ -20,7 +20,17 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeGuard, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    Never,
+    TypeAlias,
+    TypeGuard,
+    Unpack,
+    overload,
+)
 
 from typing_extensions import TypeVar
 
@@ -127,9 +137,9 @@ class Stream(Generic[T_co]):
     `on_error` ("fail" the job, "drop" the record and count it, or "divert" it to `.errors`).
     A coroutine function runs in a bounded pool and has more: `concurrency` (16 records at once per
     subtask), `ordered` (True: results leave in the order of the records), `timeout` per call, and
-    `retry`, `rate` and `breaker`; so has a plain one with `executor="thread"`, which is for
-    functions that compute or block for long. `uses=` opens a service that becomes the function's
-    last argument.
+    `retry`, `rate` and `breaker`; so has a plain one with `executor="thread"`, for functions that
+    block, or `executor="process"`, for functions that compute. `uses=` opens a service that
+    becomes the function's last argument.
 
     Every verb raises DefinitionError at its line for an argument that cannot work.
     """
@@ -165,7 +175,7 @@ class Stream(Generic[T_co]):
         self,
         fn: Callable[[T_co, X], U],
         *,
-        executor: Executor,
+        executor: Literal["thread"],
         uses: Opens[X],
         **options: Unpack[AsyncCallOptions],
     ) -> Step[T_co, U]: ...
@@ -212,7 +222,7 @@ class Stream(Generic[T_co]):
         self,
         fn: Callable[[T_co, X], object],
         *,
-        executor: Executor,
+        executor: Literal["thread"],
         uses: Opens[X],
         **options: Unpack[AsyncCallOptions],
     ) -> Step[T_co, T_co]: ...
@@ -247,7 +257,7 @@ class Stream(Generic[T_co]):
         self,
         fn: Callable[[T_co, X], Many[U]],
         *,
-        executor: Executor,
+        executor: Literal["thread"],
         uses: Opens[X],
         **options: Unpack[AsyncCallOptions],
     ) -> Step[T_co, U]: ...
@@ -299,7 +309,7 @@ class Stream(Generic[T_co]):
         self,
         fn: Callable[[T_co, X], object],
         *,
-        executor: Executor,
+        executor: Literal["thread"],
         uses: Opens[X],
         **options: Unpack[PooledOptions],
     ) -> SinkStep[T_co]: ...
@@ -626,7 +636,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         self,
         fn: Callable[[T_co, S, KeyContext[K]], Many[UN]],
         *,
-        executor: Executor,
+        executor: Literal["thread"],
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K]], Many[WN]] | None = None,
         **options: Unpack[PooledOptions],
@@ -636,7 +646,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         self,
         fn: Callable[[T_co, S, KeyContext[K], X], Many[UN]],
         *,
-        executor: Executor,
+        executor: Literal["thread"],
         uses: Opens[X],
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K], X], Many[WN]] | None = None,

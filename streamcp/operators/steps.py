@@ -12,7 +12,7 @@ from streamcp.operators.sources import Source
 from streamcp.operators.watermarks import Watermarks
 
 OnError: TypeAlias = Literal["fail", "drop", "divert"]
-Executor: TypeAlias = Literal["thread"]
+Executor: TypeAlias = Literal["thread", "process"]
 Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Any, Any]]
 
 

@@ -23,12 +23,12 @@ class AsyncSubtask(PooledSubtask):
         spec, options = self._node.spec, self._options
         assert isinstance(spec, Call)
         self._fn = self.chain.function(spec)
-        if self._threads is not None:
-            self._fn = self._threads.coroutine_of(self._fn)
+        if self._executing is not None:
+            self._fn = self._executing.coroutine_of(self._fn)
         if isinstance(spec, FlatMapStep):
             self._fn = gathered(self._fn)
-        # A thread goes on with its record after its call was given up.
-        given_up = options.retry is not None or self._threads is not None
+        # A function in an executor goes on with its record after its call was given up.
+        given_up = options.retry is not None or self._executing is not None
         self._timed = self.chain.timed
         self._results_of = (_TIMED_RESULTS if self._timed else _RESULTS).get(type(spec), _mapped)
         ordered = options.ordered and not isinstance(spec, ForEachStep)

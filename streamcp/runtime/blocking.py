@@ -30,8 +30,8 @@ SILENCE = 60.0
 MEASURED = 100_000
 
 PLAIN = (
-    'write executor="thread" if it blocks or computes for long, or give the waiting to a coroutine '
-    "function with a library that can be awaited"
+    'write executor="thread" if it blocks, executor="process" if it computes for long, or give the '
+    "waiting to a coroutine function with a library that can be awaited"
 )
 COROUTINE = (
     "it works without awaiting: await a library that does not block, or "

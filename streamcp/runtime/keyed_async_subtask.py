@@ -80,9 +80,9 @@ class KeyedAsyncSubtask(PooledSubtask):
         assert isinstance(spec, ProcessStep)
         self._keys = keys_of(self._node)
         functions, on_timer = keyed_functions(spec, self.context)
-        if self._threads is not None:
-            functions = [self._threads.coroutine_of(fn) for fn in functions]
-            on_timer = None if on_timer is None else self._threads.coroutine_of(on_timer)
+        if self._executing is not None:
+            functions = [self._executing.coroutine_of(fn) for fn in functions]
+            on_timer = None if on_timer is None else self._executing.coroutine_of(on_timer)
         self._functions = [gathered(fn) for fn in functions]
         self._on_timer = None if on_timer is None else gathered(on_timer)
         self._state = self.chain.keyed_state(self._node, spec.state)
@@ -139,7 +139,7 @@ class KeyedAsyncSubtask(PooledSubtask):
             now=self.context.clock.wall_ms,
             timed=self._timed,
             # Ids are counted by the event loop's thread alone.
-            own_call=None if self._threads is not None else partial(self.call_id, slot),
+            own_call=None if self._executing is not None else partial(self.call_id, slot),
         )
         slot.copy = self.context.serializer.copy(entry.value, step=self._node.label)
         if slot.clock is not None:

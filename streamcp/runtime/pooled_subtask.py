@@ -16,8 +16,10 @@ from streamcp.operators.steps import Call
 from streamcp.runtime.call_ids import SubtaskCallIds
 from streamcp.runtime.call_pool import CallPool, Calls
 from streamcp.runtime.calling import expanded
+from streamcp.runtime.executing import Executing
 from streamcp.runtime.meters import Waiting
 from streamcp.runtime.pending import CapturedPending
+from streamcp.runtime.processes import Processes
 from streamcp.runtime.snapshots import CapturedSection, Freezing
 from streamcp.runtime.subtask import Subtask
 from streamcp.runtime.threads import Threads
@@ -56,9 +58,10 @@ class PooledSubtask(Subtask):
 
         self._ids: SubtaskCallIds | None = None  # once the first one is asked for
 
-        self._threads: Threads | None = None
+        self._executing: Executing | None = None
         if spec.calls.executor is not None:
-            self._threads = Threads(spec.calls.concurrency, self._node.label)
+            kind = Threads if spec.calls.executor == "thread" else Processes
+            self._executing = kind(spec.calls.concurrency, self._node.label)
         self.direct: Callable[[Any], Awaitable[Any]] | None = None
         self.in_place = False
         self.told = False
@@ -72,8 +75,9 @@ class PooledSubtask(Subtask):
 
     @property
     def wait_returned(self) -> Callable[[], Awaitable[None]] | None:
-        """Waits until a call that timed out has ended; None if it has, as all but threads have."""
-        return None if self._threads is None else self._threads.wait_returned
+        """Waits until a call that timed out has ended; None if it has, as all but those
+        in an executor have."""
+        return None if self._executing is None else self._executing.wait_returned
 
     def tell(self) -> None:
         """There are results: wake the task, once until it has looked."""
@@ -240,8 +244,8 @@ class PooledSubtask(Subtask):
                 finally:
                     self._pool.close()
         finally:
-            if self._threads is not None:
-                await self._threads.close()
+            if self._executing is not None:
+                await self._executing.close()
         self.finish()
 
     async def _run(self) -> None:

@@ -290,7 +290,17 @@ REFUSED: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ("misspelt", lambda s, k: s.map(slow, concurency=2), "did you mean 'concurrency'"),
     ("unknown", lambda s, k: s.map(slow, journal=True), "no option 'journal'"),
     ("executor_kind", lambda s, k: s.map(slow, executor="thread"), "for plain functions"),
-    ("executor_word", lambda s, k: s.map(str, executor="fiber"), "write 'thread'"),
+    ("executor_word", lambda s, k: s.map(str, executor="fiber"), "write 'thread', 'process'"),
+    (
+        "process_with_service",
+        lambda s, k: s.map(max, uses=open_service, executor="process"),
+        "the service of uses= lives in one process",
+    ),
+    (
+        "process_with_state",
+        lambda s, k: k.process(process, state=Visits, executor="process"),
+        "the state of a key lives in one process",
+    ),
     ("executor_of", lambda s, k: s.branch(str, executor="thread"), "no option 'executor'"),
     (
         "executor_timer",

@@ -16,6 +16,7 @@ OUTPUT = [
     ["4 words in one call", "2 words in one call", "TO", "BE", "OR", "NOT", "TO", "BE"],
     ["500", "250", "500", "[250, 500, 500]"],
     ["TO", "BE"],
+    ["25", "168"],
 ]
 
 

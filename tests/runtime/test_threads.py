@@ -15,7 +15,7 @@ import pytest
 import streamcp as sc
 from streamcp.errors import StepFailed
 from streamcp.runners.life import first_cause
-from streamcp.runtime import threads
+from streamcp.runtime import executing
 from streamcp.runtime.threads import Threads
 from streamcp.testing.clock import ManualClock
 from tests.runtime.engine import Engine, settle, until
@@ -202,7 +202,7 @@ async def test_call_that_took_too_long_holds_its_slot_until_it_returns(retry: An
     async with engine.running():
         await until(lambda: doors.entered == [0])
         engine.clock.advance(1)
-        await until(lambda: not engine["step"]._threads._running)  # its call was given up
+        await until(lambda: not engine["step"]._executing._running)  # its call was given up
         # The failure is told at once, unless the call is to be made again.
         await until(lambda: bool(bench.errors) is (retry is None))
         assert calls == [0], "another call took the slot of one that goes on"
@@ -227,7 +227,7 @@ async def test_job_that_ends_waits_for_functions_that_return_in_time() -> None:
 async def test_function_that_does_not_return_is_left_behind_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(threads, "CLOSING_TIME", 0.0)
+    monkeypatch.setattr(executing, "CLOSING_TIME", 0.0)
     doors = Doors()
     own = Threads(1, "step")
     call = own.coroutine_of(doors.pass_)

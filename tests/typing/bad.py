@@ -96,6 +96,7 @@ orders.map(len)  # error: an order has no length
 orders.map(lambda order: order.nope)  # error: no such field
 orders.map(str, concurrency=8)  # error: a plain function has no concurrency
 orders.map(str, executor="fiber")  # error: no such executor
+orders.map(max, executor="process", uses=open_http)  # error: it is of one process
 orders.map(str, executor=4)  # error: nor is a number one
 orders.branch(lambda o: o.id > 3, executor="thread")  # error: a branch is inline
 orders.map(notify, concurency=8)  # error: misspelt

@@ -105,6 +105,8 @@ assert_type(orders.map(path_of, executor="thread", uses=open_http), sc.Step[Orde
 assert_type(orders.filter(lambda o: o.id > 3, executor="thread"), sc.Step[Order, Order])
 assert_type(orders.flat_map(halves, executor="thread", timeout="1s"), sc.Step[Order, float])
 assert_type(orders.for_each(print, executor="thread", concurrency=2), sc.SinkStep[Order])
+assert_type(orders.map(lambda o: o.id, executor="process", concurrency=2), sc.Step[Order, int])
+assert_type(orders.flat_map(halves, executor="process"), sc.Step[Order, float])
 
 
 # ---- batch
