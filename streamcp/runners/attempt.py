@@ -223,7 +223,11 @@ async def _run(subtask: Subtask) -> None:
     try:
         await subtask.run()
     except asyncio.CancelledError as error:
+        subtask.has_failed = True
         raise StepFailed(f"task {subtask.id}: {failure_of(error)}") from error
+    except BaseException:  # the other tasks are told only in the next turn
+        subtask.has_failed = True
+        raise
 
 
 def _openers(plan: PhysicalPlan) -> list[Opener]:

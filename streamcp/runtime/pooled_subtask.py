@@ -241,6 +241,9 @@ class PooledSubtask(Subtask):
                 self._pool.wake()
                 try:
                     await self._run()
+                except BaseException:  # the calls take their time to end
+                    self.has_failed = True
+                    raise
                 finally:
                     self._pool.close()
         finally:

@@ -282,6 +282,9 @@ class SourceSubtask(Subtask):
                 await self._read()
             self._unannounced = True  # that the splits have ended
             await self._work_off_rest()
+        except BaseException:  # closing may take its time
+            self.has_failed = True
+            raise
         finally:
             await self._close()
         self.finish()

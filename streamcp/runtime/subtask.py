@@ -38,6 +38,7 @@ from streamcp.elements import (
     InFlight,
     Watermark,
 )
+from streamcp.errors import StepFailed
 from streamcp.identifiers import SubtaskId
 from streamcp.runtime.blocking import BLOCKING
 from streamcp.runtime.event_time import EventTime
@@ -137,6 +138,7 @@ class Subtask:
         self.chain = chain
         self.meter = TaskMeter()
         self.finished = False
+        self.has_failed = False  # it still ends what it has begun, but holds not all of its records
         self.ended = False
         self.held = False
         self._held_for = 0  # the checkpoint of the stop
@@ -365,6 +367,8 @@ class Subtask:
     def _take_snapshot(
         self, checkpoint_id: int, captures: Mapping[int, Extent], open_captures: frozenset[int]
     ) -> None:
+        if self.has_failed:
+            raise StepFailed(f"task {self.id} has failed: what it had in hand is in no snapshot")
         gathering = self._gather(checkpoint_id)
         started = self.context.clock.monotonic()
         trigger = gathering.trigger
