@@ -8,7 +8,7 @@ taken, so a slow receiver cannot hide records in its hand.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from streamcp.elements import Batch, CheckpointBarrier, Element, IdleStatus, InFlight, Watermark
@@ -39,6 +39,14 @@ def _wakes_nobody() -> None:
     """Until a gate is attached there is nobody to wake."""
 
 
+GiveHandle: TypeAlias = Callable[[Batch], object]
+"""Makes a batch one that is frozen before it is used."""
+
+
+def _needs_none(batch: Batch) -> None:
+    """No snapshot has captured anything."""
+
+
 class OpenCapture(Protocol):
     """Gathers what is handed on between a snapshot of the receiver and the arrival of its barrier
     (rule P14)."""
@@ -63,6 +71,8 @@ class Channel:
 
     __slots__ = (
         "_barriers",
+        "_captured",
+        "_give_handle",
         "_joined_length",
         "_queue",
         "capacity",
@@ -87,6 +97,8 @@ class Channel:
         self.wake_receiver: Callable[[], None] = _wakes_nobody
         self.wake_sender: Callable[[], None] = _wakes_nobody
         self._queue: deque[Element] = deque()
+        self._captured = 0  # so many elements, the first ones, belong to a snapshot
+        self._give_handle: GiveHandle = _needs_none
         self._barriers: set[int] = set()  # of those in line: there is seldom one, and often asked
 
     def __len__(self) -> int:
@@ -131,9 +143,10 @@ class Channel:
         self.pushed += len(values)
 
     def _is_fixed(self, batch: Batch, more: int) -> bool:
-        """A snapshot refers to the batch, or may come to, or it is long enough."""
-        captured = batch.captured is not None or self.capturing is not None
-        return captured or len(batch.values) + more > self._joined_length
+        """A snapshot refers to the last batch, or may come to, or it is long enough."""
+        if len(batch.values) + more > self._joined_length or self.capturing is not None:
+            return True
+        return batch.captured is not None or self._captured >= len(self._queue)
 
     def head(self) -> Element | None:
         """Look at the first element without taking it."""
@@ -144,6 +157,10 @@ class Channel:
         element = self._queue.popleft()
         if type(element) is CheckpointBarrier:
             self._barriers.discard(element.checkpoint_id)
+        if self._captured:
+            self._captured -= 1
+            if type(element) is Batch:
+                self._give_handle(element)
         return element
 
     def release(self, records: int) -> None:
@@ -157,16 +174,22 @@ class Channel:
         """Say whether barrier `checkpoint_id` is queued in line."""
         return checkpoint_id in self._barriers
 
-    def in_flight(self, *, before_barrier: int | None = None) -> list[InFlight]:
+    def capture(
+        self, give_handle: GiveHandle, *, before_barrier: int | None = None
+    ) -> list[InFlight]:
         """List what is queued, in order, without barriers and the end; with `before_barrier`, take
-        that barrier out of the line and list only what stood before it (rules P15 and P26)."""
-        if before_barrier is None:
-            return [e for e in self._queue if isinstance(e, _IN_FLIGHT)]
-        barrier = CheckpointBarrier(before_barrier)
-        place = self._queue.index(barrier)
-        del self._queue[place]
-        self._barriers.discard(before_barrier)
-        ahead = list(self._queue)[:place]
+        that barrier out of the line and list only what stood before it (rules P15 and P26).
+
+        `give_handle` is called for each of the batches when it is taken: it must be frozen before
+        it is used, and there may be too many of them to be touched while a barrier passes."""
+        ahead: Sequence[Element] = self._queue
+        if before_barrier is not None:
+            place = self._queue.index(CheckpointBarrier(before_barrier))
+            del self._queue[place]
+            self._barriers.discard(before_barrier)
+            ahead = list(self._queue)[:place]
+        self._captured = max(self._captured, len(ahead))
+        self._give_handle = give_handle
         return [e for e in ahead if isinstance(e, _IN_FLIGHT)]
 
     def remove_barrier(self, checkpoint_id: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from streamcp.channel.channel import Channel
+from streamcp.channel.channel import Channel, GiveHandle
 from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput, InFlight
 
 _NONE: frozenset[int] = frozenset()
@@ -117,14 +117,19 @@ class InputGate:
         found = [n for n, channel in enumerate(self.channels) if channel.has_barrier(checkpoint_id)]
         return frozenset(found) if found else _NONE
 
-    def capture(self, number: int, *, before_barrier: int | None) -> list[InFlight]:
+    def capture(
+        self, number: int, give_handle: GiveHandle, *, before_barrier: int | None
+    ) -> list[InFlight]:
         """List the elements of a channel that are in flight, the rest of the hand first.
 
         With `before_barrier`, that barrier is taken out of the line and only what stood before it
-        is listed."""
-        elements = self.channels[number].in_flight(before_barrier=before_barrier)
+        is listed. `give_handle` is called for each batch before it is used."""
+        elements = self.channels[number].capture(give_handle, before_barrier=before_barrier)
         rest = self._rest_of_hand(number)
-        return [rest, *elements] if rest is not None else elements
+        if rest is None:
+            return elements
+        give_handle(rest)
+        return [rest, *elements]
 
     def _rest_of_hand(self, number: int) -> Batch | None:
         """Make the rest of the hand a batch of its own, so that it can be captured."""

@@ -221,13 +221,9 @@ class Attempt:
 async def _run(subtask: Subtask) -> None:
     """Run a subtask; a CancelledError of user code is a failure, else it would end unnoticed."""
     try:
-        await subtask.run()
+        await subtask.run_guarded()
     except asyncio.CancelledError as error:
-        subtask.has_failed = True
         raise StepFailed(f"task {subtask.id}: {failure_of(error)}") from error
-    except BaseException:  # the other tasks are told only in the next turn
-        subtask.has_failed = True
-        raise
 
 
 def _openers(plan: PhysicalPlan) -> list[Opener]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamcp.elements import InFlight
+from streamcp.channel.channel import GiveHandle
+from streamcp.elements import Batch, InFlight
 
 
 class OpenCapture:
@@ -19,7 +20,7 @@ class OpenCapture:
         self,
         checkpoint_id: int,
         elements: list[InFlight],
-        give_handle: Callable[[InFlight], object],
+        give_handle: GiveHandle,
         ended: Callable[[], None],
     ) -> None:
         """Begin with `elements`, what is queued now. `give_handle` makes a batch one that is frozen
@@ -28,12 +29,11 @@ class OpenCapture:
         self._checkpoint_id = checkpoint_id
         self._give_handle = give_handle
         self._ended = ended
-        for element in elements:
-            give_handle(element)
 
     def add(self, element: InFlight) -> None:
         """An element was handed on before the barrier."""
-        self._give_handle(element)
+        if type(element) is Batch:
+            self._give_handle(element)
         self.elements.append(element)
 
     def ends_at(self, checkpoint_id: int) -> bool:

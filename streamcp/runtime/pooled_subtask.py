@@ -283,7 +283,12 @@ class PooledSubtask(Subtask):
         """Emit results and admit records, as far as there is room; False if nothing was done."""
         if self.held:
             return False
-        emitted = self.emit_results()
+        try:
+            emitted = self.emit_results()
+        except BaseException:
+            # Perhaps in a worker: the task itself ends some turns later.
+            self.has_failed = True
+            raise
         if emitted and self.time is not None:
             self._look_at_marks()
             if self.time_is_due:

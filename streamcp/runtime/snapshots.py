@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from streamcp.checkpoint.snapshot import (
     SectionKind,
     SubtaskStatistics,
 )
+from streamcp.elements import Batch, InFlight
 from streamcp.errors import SerializationError, StorageError
 from streamcp.identifiers import SubtaskId
 from streamcp.runtime.gateway import DataWriter, TaskContext
@@ -96,6 +97,48 @@ class CapturedSection:
     def written(self, handle: SectionHandle) -> tuple[SectionHandle, ...]:
         """It stands alone; the values are needed no more."""
         self._captured = ()
+        return (handle,)
+
+    def completed(self) -> None:
+        """Nothing ever builds on it."""
+
+
+class ChannelSection:
+    """The captured elements of a channel, each a frame. Nothing of them is touched before they are
+    frozen: there may be hundreds of batches, and a barrier is passing when this is made."""
+
+    def __init__(
+        self, name: str, elements: Sequence[InFlight], handle_of: Callable[[InFlight], Captured]
+    ) -> None:
+        self._name = name
+        self._elements = elements
+        self._handle_of = handle_of
+        self._frames: list[bytes] = []
+        self._records = 0
+        self.error: SerializationError | None = None
+
+    def freeze_some(self) -> bool:
+        """Freeze the next element."""
+        if len(self._frames) == len(self._elements) or self.error is not None:
+            return False
+        element = self._elements[len(self._frames)]
+        captured = self._handle_of(element)
+        captured.freeze()
+        self.error = captured.error
+        self._frames.append(captured.frozen or b"")
+        self._records += len(element) if type(element) is Batch else 0
+        return True
+
+    def section(self) -> Section:
+        """The frozen content."""
+        return Section("channel", self._name, tuple(self._frames), self._records)
+
+    def drop(self) -> None:
+        """Nothing is kept here: the elements belong to their channel."""
+
+    def written(self, handle: SectionHandle) -> tuple[SectionHandle, ...]:
+        """It stands alone; the elements are needed no more."""
+        self._elements, self._frames = (), []
         return (handle,)
 
     def completed(self) -> None:

@@ -27,6 +27,7 @@ from streamcp.checkpoint.alignment import (
     Resume,
     TakeSnapshot,
 )
+from streamcp.checkpoint.failure_reason import FailureReason
 from streamcp.checkpoint.plan import Trigger
 from streamcp.checkpoint.snapshot import SectionKind, SubtaskStatistics
 from streamcp.elements import (
@@ -38,7 +39,6 @@ from streamcp.elements import (
     InFlight,
     Watermark,
 )
-from streamcp.errors import StepFailed
 from streamcp.identifiers import SubtaskId
 from streamcp.runtime.blocking import BLOCKING
 from streamcp.runtime.event_time import EventTime
@@ -48,6 +48,7 @@ from streamcp.runtime.meters import TaskMeter, Waiting
 from streamcp.runtime.open_capture import OpenCapture
 from streamcp.runtime.snapshots import (
     CapturedSection,
+    ChannelSection,
     Freezing,
     SnapshotWriter,
     SubtaskSnapshot,
@@ -55,7 +56,6 @@ from streamcp.runtime.snapshots import (
 from streamcp.runtime.steps import Chain
 from streamcp.runtime.waking import SliceLength, Wakeup
 from streamcp.serialization.captured import Captured
-from streamcp.serialization.serializer import Serializer
 
 _NONE: frozenset[int] = frozenset()
 
@@ -98,12 +98,6 @@ class _Gathering:
     open: dict[int, OpenCapture] = field(default_factory=dict)
 
 
-def capture_batch(batch: Batch, serializer: Serializer, step: str) -> Captured:
-    """Give a batch that no snapshot has held yet its handle."""
-    batch.captured = captured = Captured(batch.values, serializer, step=step, fixed_list=True)
-    return captured
-
-
 def content_of_mark(element: InFlight) -> int | bool:
     """What is stored of a mark among captured batches, which are lists: a watermark's timestamp,
     or whether the channel is idle."""
@@ -117,7 +111,8 @@ class Subtask:
     """One parallel instance of a task.
 
     `ended` says that it will do nothing more by itself: it has finished, or (a sink) only waits
-    for checkpoints to commit what it wrote. `held`: it takes nothing and starts nothing now.
+    for checkpoints to commit what it wrote. `has_failed`: its work has ended in the middle.
+    `held`: it takes nothing and starts nothing now.
     `on_idle` is called whenever it has handed everything on and waits, or has finished. `time` is
     its event time, if its records have timestamps."""
 
@@ -190,6 +185,15 @@ class Subtask:
     async def run(self) -> None:
         """Work until finished or cancelled."""
         raise NotImplementedError
+
+    async def run_guarded(self) -> None:
+        """Run; what is left of a subtask that failed in mid-slice is in no snapshot, although its
+        attempt learns of the failure some turns later."""
+        try:
+            await self.run()
+        except BaseException:
+            self.has_failed = True
+            raise
 
     def own_sections(self) -> list[Freezing]:
         """What this subtask holds beside its channels, as it is now. Synchronous, never slow."""
@@ -367,17 +371,18 @@ class Subtask:
     def _take_snapshot(
         self, checkpoint_id: int, captures: Mapping[int, Extent], open_captures: frozenset[int]
     ) -> None:
-        if self.has_failed:
-            raise StepFailed(f"task {self.id} has failed: what it had in hand is in no snapshot")
         gathering = self._gather(checkpoint_id)
         started = self.context.clock.monotonic()
         trigger = gathering.trigger
+        if self.has_failed:
+            reason = FailureReason.DECLINED
+            self.context.coordinator.decline(self.id, checkpoint_id, reason, "it has failed")
         gathering.alignment = started - gathering.first_barrier_at
         gathering.records_during = self.meter.records_in - gathering.records_at_first
         gathering.sections = self._sections()
         for channel, extent in captures.items():
             before = checkpoint_id if extent == "before_barrier" else None
-            elements = self.gate.capture(channel, before_barrier=before)
+            elements = self.gate.capture(channel, self.capture_batch, before_barrier=before)
             if channel in open_captures:
                 self._open_capture(gathering, channel, elements)
             elif elements:
@@ -401,34 +406,29 @@ class Subtask:
     def _open_capture(self, gathering: _Gathering, channel: int, elements: list[InFlight]) -> None:
         n = gathering.trigger.checkpoint_id
         ended = partial(self._barrier_arrived, n, channel)
-        capture = OpenCapture(n, elements, self._give_handle, ended)
+        capture = OpenCapture(n, elements, self.capture_batch, ended)
         gathering.open[channel] = self.gate.channels[channel].capturing = capture
 
     def _barrier_arrived(self, checkpoint_id: int, channel: int) -> None:
         self._carry_out(self._alignment.barrier_in_line(checkpoint_id, channel))
 
-    def _channel_section(self, channel: int, elements: list[InFlight]) -> CapturedSection:
+    def _channel_section(self, channel: int, elements: list[InFlight]) -> ChannelSection:
         name = str(self.gate.channels[channel].id)
-        serializer, step = self.context.serializer, self.id.task
-        records = 0
-        captured: list[Captured] = []
-        for one in elements:
-            if type(one) is Batch:
-                records += len(one.values)
-                captured.append(one.captured or capture_batch(one, serializer, step))
-            else:
-                captured.append(Captured(content_of_mark(one), serializer, step=step))
-        return CapturedSection("channel", name, captured, records)
+        return ChannelSection(name, elements, self._handle_of)
 
-    def _give_handle(self, element: InFlight) -> None:
+    def _handle_of(self, element: InFlight) -> Captured:
         if type(element) is Batch:
-            self.capture_batch(element)
+            return self.capture_batch(element)
+        return Captured(content_of_mark(element), self.context.serializer, step=self.id.task)
 
     def capture_batch(self, batch: Batch) -> Captured:
         """Give a batch the handle by which it is frozen; one that it has already is reused, with
         its frozen bytes (rule P16)."""
-        captured: Captured | None = batch.captured
-        return captured or capture_batch(batch, self.context.serializer, self.id.task)
+        if batch.captured is None:
+            serializer, step = self.context.serializer, self.id.task
+            batch.captured = Captured(batch.values, serializer, step=step, fixed_list=True)
+        captured: Captured = batch.captured
+        return captured
 
     def _close_capture(self, channel: int) -> None:
         gathering = self._gather(self._alignment.current)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,10 @@ class Capture:
 
     def ends_at(self, checkpoint_id: int) -> bool:
         return checkpoint_id == self._checkpoint_id
+
+
+def no_handle(batch: Batch) -> None:
+    """What is captured here is never used."""
 
 
 def values(elements: Sequence[InFlight]) -> list[list[int]]:
@@ -86,9 +91,9 @@ def test_batches_before_a_barrier_takes_the_barrier_out_of_the_line() -> None:
     for element in (Batch([1]), CheckpointBarrier(7), Batch([2])):
         channel.push(element)
     assert channel.has_barrier(7)
-    assert values(channel.in_flight(before_barrier=7)) == [[1]]
+    assert values(channel.capture(no_handle, before_barrier=7)) == [[1]]
     assert not channel.has_barrier(7)
-    assert values(channel.in_flight()) == [[1], [2]]
+    assert values(channel.capture(no_handle)) == [[1], [2]]
 
 
 def test_removing_a_barrier_that_is_not_there_does_nothing() -> None:
@@ -182,7 +187,7 @@ def test_any_use_keeps_order_and_accounts_for_every_record(steps: list[tuple[str
             case "capture":
                 before = number if number in model else None
                 ahead = model[: model.index(number)] if before is not None else model
-                found = values(channel.in_flight(before_barrier=before))
+                found = values(channel.capture(no_handle, before_barrier=before))
                 assert found == [one for one in ahead if isinstance(one, list)]
                 if before is not None:
                     model.remove(before)
@@ -195,18 +200,37 @@ def test_short_batches_that_wait_are_joined_up_to_a_share_of_the_capacity() -> N
     channel = new_channel(capacity=32)
     for record in range(6):
         channel.push_records([record])
-    assert values(channel.in_flight()) == [[0, 1, 2, 3], [4, 5]]
+    assert values(channel.capture(no_handle)) == [[0, 1, 2, 3], [4, 5]]
     assert (channel.occupied, channel.pushed) == (6, 6)
 
 
 def test_batch_of_a_snapshot_is_not_joined() -> None:
     channel = new_channel(capacity=1000)
     channel.push_records([1])
-    [batch] = channel.in_flight()
-    assert isinstance(batch, Batch)
-    batch.captured = "by a snapshot"
+    channel.capture(no_handle)
     channel.push_records([2])
-    assert values(channel.in_flight()) == [[1], [2]]
+    assert values(channel.capture(no_handle)) == [[1], [2]]
+
+
+@pytest.mark.parametrize("before_barrier", [None, 7])
+def test_captured_batches_get_their_handles_when_they_are_taken_and_later_ones_none(
+    before_barrier: int | None,
+) -> None:
+    handled: list[list[int]] = []
+    channel = new_channel(capacity=1000)
+    for record in (1, 2):
+        channel.push(Batch([record]))
+    if before_barrier is not None:
+        channel.push(CheckpointBarrier(before_barrier))
+        channel.push(Batch([3]))
+    assert values(
+        channel.capture(lambda b: handled.append(b.values), before_barrier=before_barrier)
+    )
+    assert handled == []
+    channel.push(Batch([4]))
+    while len(channel):
+        channel.take()
+    assert handled == [[1], [2]]
 
 
 def test_batches_pushed_during_a_capture_are_captured_one_by_one() -> None:

@@ -20,8 +20,12 @@ def new_gate(channels: int = 2) -> InputGate:
     )
 
 
+def no_handle(batch: Batch) -> None:
+    """What is captured here is never used."""
+
+
 def captured(gate: InputGate, number: int, before: int | None = None) -> list[list[Any]]:
-    elements = gate.capture(number, before_barrier=before)
+    elements = gate.capture(number, no_handle, before_barrier=before)
     return [element.values for element in elements if isinstance(element, Batch)]
 
 
@@ -105,7 +109,7 @@ def test_handle_of_a_half_used_batch_is_not_that_of_its_rest() -> None:
     gate.channels[0].push(batch)
     gate.take()
     gate.slice(1)
-    (rest,) = gate.capture(0, before_barrier=None)
+    (rest,) = gate.capture(0, no_handle, before_barrier=None)
     assert isinstance(rest, Batch)
     assert rest.values == [2, 3]
     assert rest.captured is None

@@ -154,7 +154,7 @@ class Engine:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self.snapshots.run(), name="snapshots")]
             tasks += [
-                group.create_task(subtask.run(), name=str(subtask.id))
+                group.create_task(subtask.run_guarded(), name=str(subtask.id))
                 for subtask in self.subtasks
                 if not subtask.finished
             ]

@@ -48,12 +48,12 @@ def test_partial_batches_are_handed_on_before_the_first_snapshot() -> None:
     engine["left"].output.edges[0].push(["partial"])
     engine.trigger(1)
     joined = engine["joined"]
-    [batch] = joined.gate.channels[0].in_flight()
+    [batch] = joined.gate.channels[0].capture(lambda batch: None)
     assert isinstance(batch, Batch)
     assert batch.values == ["partial"]
     assert len(engine.snapshots._added[1]) == len(engine.subtasks)
     kinds = {
-        str(one.subtask): [section._kind for section in one.sections]  # type: ignore[attr-defined]
+        str(one.subtask): [section.section().kind for section in one.sections]
         for one in engine.snapshots._added[1]
     }
     assert kinds["joined[0]"] == ["channel"]

@@ -143,10 +143,14 @@ def existing(files: Files) -> list[StoredSavepoint]:
 
 
 def positions(branch: Branch, files: Files, job: str) -> dict[tuple[str, int], int]:
-    """How many records of each split of each source the newest checkpoint of a branch has read."""
+    """How many records of each split of each source the newest checkpoint of a branch has read;
+    nothing if there is none."""
     reader = files.looked_at()
     stored = StoredJob(branch.directory / job_directory(job), files=reader)
-    manifest = stored.load_manifest(stored.completed()[-1].checkpoint_id)
+    completed = stored.completed()
+    if not completed:
+        return {}
+    manifest = stored.load_manifest(completed[-1].checkpoint_id)
     values = Deserializer(manifest.classes, None)
     return {
         (handle.name, split or 0): position or 0

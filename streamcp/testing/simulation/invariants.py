@@ -67,7 +67,10 @@ def check_output(
 
 
 def _untagged(rows: Rows) -> Rows:
-    return Counter({row[:-1]: count for row, count in rows.items()})
+    untagged: Rows = Counter()
+    for row, count in rows.items():
+        untagged[row[:-1]] += count  # rows that differ in their tags alone come together
+    return untagged
 
 
 def some(rows: Mapping[Any, int]) -> str:
