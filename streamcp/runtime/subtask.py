@@ -5,6 +5,7 @@ The kinds of subtask differ in what they take, work on and hold; see their own f
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -188,11 +189,14 @@ class Subtask:
 
     async def run_guarded(self) -> None:
         """Run; what is left of a subtask that failed in mid-slice is in no snapshot, although its
-        attempt learns of the failure some turns later."""
+        attempt learns of the failure some turns later. One that is cancelled has lost nothing."""
         try:
             await self.run()
-        except BaseException:
-            self.has_failed = True
+        except BaseException as error:
+            task = asyncio.current_task()
+            assert task is not None
+            if not (isinstance(error, asyncio.CancelledError) and task.cancelling()):
+                self.has_failed = True
             raise
 
     def own_sections(self) -> list[Freezing]:
