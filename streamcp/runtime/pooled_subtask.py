@@ -241,8 +241,8 @@ class PooledSubtask(Subtask):
                 self._pool.wake()
                 try:
                     await self._run()
-                except BaseException:  # the calls take their time to end
-                    self.has_failed = True
+                except BaseException as error:  # the calls take their time to end
+                    self.note_end(error)
                     raise
                 finally:
                     self._pool.close()

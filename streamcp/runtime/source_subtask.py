@@ -282,8 +282,8 @@ class SourceSubtask(Subtask):
                 await self._read()
             self._unannounced = True  # that the splits have ended
             await self._work_off_rest()
-        except BaseException:  # closing may take its time
-            self.has_failed = True
+        except BaseException as error:  # closing may take its time
+            self.note_end(error)
             raise
         finally:
             await self._close()

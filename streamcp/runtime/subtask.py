@@ -193,11 +193,15 @@ class Subtask:
         try:
             await self.run()
         except BaseException as error:
-            task = asyncio.current_task()
-            assert task is not None
-            if not (isinstance(error, asyncio.CancelledError) and task.cancelling()):
-                self.has_failed = True
+            self.note_end(error)
             raise
+
+    def note_end(self, error: BaseException) -> None:
+        """Work has ended by an error: in the middle, unless it was cancelled where it waited."""
+        task = asyncio.current_task()
+        assert task is not None
+        if not (isinstance(error, asyncio.CancelledError) and task.cancelling()):
+            self.has_failed = True
 
     def own_sections(self) -> list[Freezing]:
         """What this subtask holds beside its channels, as it is now. Synchronous, never slow."""
