@@ -17,7 +17,7 @@ from streamcp.serialization.deserializer import Deserializer
 from streamcp.storage.layout import job_directory
 from streamcp.storage.log import LogView
 from streamcp.storage.reading import StoredJob
-from streamcp.storage.savepoints import StoredSavepoint
+from streamcp.storage.savepoints import SectionReader, StoredSavepoint
 from streamcp.testing.simulation.files import Files
 
 SAVEPOINTS = Path("/savepoints")
@@ -143,14 +143,18 @@ def existing(files: Files) -> list[StoredSavepoint]:
 
 
 def positions(branch: Branch, files: Files, job: str) -> dict[tuple[str, int], int]:
-    """How many records of each split of each source the newest checkpoint of a branch has read;
-    nothing if there is none."""
+    """How many records of each split of each source the newest checkpoint of a branch has read; or
+    the savepoint that it began from, if that was one of a finished job: then there is none."""
     reader = files.looked_at()
-    stored = StoredJob(branch.directory / job_directory(job), files=reader)
-    completed = stored.completed()
-    if not completed:
-        return {}
-    manifest = stored.load_manifest(completed[-1].checkpoint_id)
+    own = StoredJob(branch.directory / job_directory(job), files=reader)
+    completed = own.completed()
+    stored: SectionReader = own
+    if completed:
+        manifest = own.load_manifest(completed[-1].checkpoint_id)
+    else:
+        assert branch.origin is not None
+        stored = savepoint = StoredSavepoint(branch.origin, files=reader)
+        manifest = savepoint.load_manifest()
     values = Deserializer(manifest.classes, None)
     return {
         (handle.name, split or 0): position or 0
