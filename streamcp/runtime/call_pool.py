@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from streamcp.clock import Clock
 from streamcp.config import Retry
@@ -21,6 +21,7 @@ from streamcp.operators.calls import OWN_CALL
 from streamcp.operators.steps import AsyncOptions
 from streamcp.runtime.blocking import BLOCKING
 from streamcp.runtime.calling import failure_of
+from streamcp.runtime.calls import Calls
 from streamcp.runtime.deadlines import Deadlines
 from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.limited import Limited
@@ -33,68 +34,6 @@ SHARE = 0.001
 # much as a short call.
 ROW = 8
 _NEVER = float("inf")
-
-
-class Calls(Protocol):
-    """Where the calls come from and their outcomes go to. All of it is synchronous."""
-
-    direct: Callable[[Any], Awaitable[Any]] | None
-    """The function itself, if a ticket is (chunk, i) and a first attempt is nothing but
-    `direct(chunk.records[i])`: `call` would cost as much as a short function."""
-
-    in_place: bool
-    """All there is to a success is `chunk.results[i] = result`, and to `tell` of it; else it is
-    `succeeded`. Only with `direct`."""
-
-    @property
-    def wait_returned(self) -> Callable[[], Awaitable[None]] | None:
-        """Waits until what a call has begun, which was given up by a timeout, has ended; None if
-        a cancellation ends all of it."""
-        ...
-
-    told: bool
-    """`tell` was called since results were last looked for."""
-
-    def tell(self) -> None:
-        """Say that there are results."""
-        ...
-
-    def start(self) -> Any:
-        """Take the next call; raises IndexError if there is none to be made now, so that it may
-        be the `popleft` of a deque."""
-        ...
-
-    def call(self, ticket: Any, attempt: int) -> Awaitable[Any]:
-        """Begin an attempt (1, 2, …) of a call."""
-        ...
-
-    def succeeded(self, ticket: Any, result: Any) -> None:
-        """Take the result of a call."""
-        ...
-
-    def failed(self, ticket: Any, error: Exception, attempts: int) -> None:
-        """Take the last failure of a call; raises where it fails the job."""
-        ...
-
-    @property
-    def waiting(self) -> int:
-        """How many calls could be started now."""
-        ...
-
-    def call_id(self, ticket: Any) -> str:
-        """The id of a call that is being made."""
-        ...
-
-    def record_of(self, ticket: Any) -> tuple[Any, ...]:
-        """The record of a call, alone in a tuple; nothing for a call without one (a timer)."""
-        ...
-
-    def refill(self) -> bool:
-        """Emit results and admit records, as far as there is room; False if nothing was done.
-
-        A worker with nothing to start calls it before it waits: functions that never wait are
-        then called record after record without a switch of tasks."""
-        ...
 
 
 class _Worker:
@@ -111,6 +50,13 @@ class _Worker:
         self.task: asyncio.Task[Any] | None = None
         self.serial = 0
         self.timed_out = False
+
+    def has_set_variables(self) -> bool:
+        """Say whether a call has left a context variable behind."""
+        try:
+            return self.variables != self.pristine
+        except Exception:  # a value whose == raises was set, else nothing would be compared
+            return True
 
     def interrupt(self) -> None:
         """End the call by a cancellation, which `_end_attempt` takes back."""
@@ -219,7 +165,7 @@ class CallPool:
                 self._running = None
                 since = _NEVER
             now = clock.monotonic()
-            if now - since >= BLOCKING or worker.variables != worker.pristine:
+            if now - since >= BLOCKING or worker.has_set_variables():
                 self._careful, self._simple = True, False
             since = now
             if self._running is not worker:

@@ -14,8 +14,9 @@ from streamcp.checkpoint.snapshot import SectionKind
 from streamcp.elements import IdleStatus, Mark, Watermark
 from streamcp.operators.steps import Call
 from streamcp.runtime.call_ids import SubtaskCallIds
-from streamcp.runtime.call_pool import CallPool, Calls
+from streamcp.runtime.call_pool import CallPool
 from streamcp.runtime.calling import expanded
+from streamcp.runtime.calls import Calls
 from streamcp.runtime.executing import Executing
 from streamcp.runtime.meters import Waiting
 from streamcp.runtime.pending import CapturedPending

@@ -312,6 +312,34 @@ async def test_source_that_blocks_is_named() -> None:
 # ---- context variables
 
 
+class NeverEqual:
+    """As of numpy: what `==` gives is no answer."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+OBJECT: ContextVar[NeverEqual] = ContextVar("object")
+
+
+async def test_variables_whose_values_cannot_be_compared_are_kept_apart_too() -> None:
+    """A call that sets one fails no other call."""
+    OBJECT.set(given := NeverEqual())
+    bench, seen = Job(), list[bool]()
+
+    async def call(record: int) -> int:
+        seen.append(OBJECT.get() is given)
+        OBJECT.set(NeverEqual())
+        return record
+
+    stream = bench.job.source(sc.items(range(30)), name="in")
+    stream.map(call, name="call", concurrency=2).sink(bench.write, name="out")
+    await bench.run(count=30)
+    assert seen == [True] * 30
+
+
 @pytest.mark.parametrize("options", [{}, {"timeout": "1h"}, {"ordered": False}])
 async def test_calls_see_the_variables_of_the_start_and_none_of_another_call(
     options: dict[str, Any],
