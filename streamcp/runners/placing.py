@@ -192,8 +192,8 @@ class _Placing:
         ]
 
     def _divide_calls(self, old: SubtaskId, step: str, value: Any) -> None:
-        """Give the ids of outstanding calls of a keyed step to the owners of their keys, and what
-        was counted to one subtask: only the sum counts."""
+        """Give the ids of outstanding calls of a keyed step to the owners of their keys, and the
+        next numbers to one subtask: only the largest of all counts."""
         pages, open_calls = value
         divided: dict[SubtaskId, list[Any]] = {self._assignment.heir(step, old): []}
         for call in open_calls:

@@ -2,8 +2,8 @@
 
 An id is made of the job's life, the step, the content of what is called for, and a number: how
 often that content was called for before. A call that is made again after a restore has the same
-content, and finds the same number: counts are in the snapshot, and so are the numbers of calls
-that had not ended.
+content, and finds the same number: the next numbers are in the snapshot, and so are the numbers
+of calls that had not ended.
 
 Counting each content apart would need a memory of every record that ever passed. So contents
 share counters: one of `BUCKETS`, by its digest. The numbers of one content still never repeat,
@@ -32,34 +32,40 @@ OpenCall: TypeAlias = tuple[Hashable, bytes, int]
 """Key of the record, digest of the content, and its number, of a call that has not ended."""
 
 
-class Counts:
-    """How often the contents of each bucket were called for."""
+class Numbers:
+    """The next number of the contents of each bucket: larger than all that were given."""
 
     __slots__ = ("_pages",)
 
     def __init__(self) -> None:
         self._pages: dict[int, array[int]] = {}
 
-    def raised(self, content: bytes) -> int:
-        """Count one more; return how many there were before."""
-        page, place = divmod(int.from_bytes(content[:8], "little") % BUCKETS, _PAGE)
-        counters = self._page(page)
-        before = counters[place]
-        counters[place] = before + 1
-        return before
+    def give(self, content: bytes) -> int:
+        """Give the next number for a content."""
+        counters, place = self._place(content)
+        number = counters[place]
+        counters[place] = number + 1
+        return number
 
-    def add(self, pages: Iterable[tuple[int, bytes]]) -> None:
-        """Add what another one has counted."""
-        for page, counted in pages:
-            others = array("Q")
-            others.frombytes(counted)
-            counters = self._page(page)
-            for place, count in enumerate(others):
-                counters[place] += count
+    def given(self, content: bytes, number: int) -> None:
+        """Another one has given a number for a content."""
+        counters, place = self._place(content)
+        counters[place] = max(counters[place], number + 1)
+
+    def join(self, pages: Pages) -> None:
+        """Take what others have given into account."""
+        for page, other in pages:
+            counters, others = self._page(page), array("Q")
+            others.frombytes(other)
+            counters[:] = array("Q", map(max, counters, others))
 
     def pages(self) -> Pages:
-        """Give all that was counted, as plain values."""
+        """Give all that is known, as plain values."""
         return tuple((page, counters.tobytes()) for page, counters in self._pages.items())
+
+    def _place(self, content: bytes) -> tuple[array[int], int]:
+        page, place = divmod(int.from_bytes(content[:8], "little") % BUCKETS, _PAGE)
+        return self._page(page), place
 
     def _page(self, page: int) -> array[int]:
         if page not in self._pages:
@@ -69,13 +75,14 @@ class Counts:
 
 class StepCallIds:
     """What the subtasks of a step share, so that equal records in different ones have different
-    ids. `life` is what tells the runs of a job apart that have nothing to do with each other."""
+    ids, and a record the same one, whichever it comes to. `life` is what tells the runs of a job
+    apart that have nothing to do with each other."""
 
-    __slots__ = ("_prefix", "counts")
+    __slots__ = ("_prefix", "numbers")
 
     def __init__(self, job: str, step: str, life: str) -> None:
         self._prefix = f"{life} {len(job)} {job} {step}"
-        self.counts = Counts()
+        self.numbers = Numbers()
 
     def text(self, number: Number) -> str:
         """An id as users see it: 32 hexadecimal digits."""
@@ -84,13 +91,16 @@ class StepCallIds:
 
 
 class SubtaskCallIds:
-    """The ids that one subtask has given: by `ticket`, as long as its call has not ended."""
+    """The ids that one subtask has given: by `ticket`, as long as its call has not ended.
 
-    __slots__ = ("_calls", "_counts", "_left", "_step")
+    Its snapshot holds the largest numbers that it has given itself. Subtasks are cut at different
+    moments: what others have given belongs to theirs, or was given behind the cut."""
+
+    __slots__ = ("_calls", "_left", "_numbers", "_step")
 
     def __init__(self, step: StepCallIds) -> None:
         self._step = step
-        self._counts = Counts()
+        self._numbers = Numbers()
         self._calls: dict[Any, tuple[Hashable, Number]] = {}
         self._left: dict[bytes, list[tuple[Hashable, int]]] = {}  # of calls before the restore
 
@@ -110,8 +120,8 @@ class SubtaskCallIds:
                 if not left:
                     del self._left[content]
             else:
-                self._counts.raised(content)
-                count = self._step.counts.raised(content)
+                count = self._step.numbers.give(content)
+                self._numbers.given(content, count)
             self._calls[ticket] = key, (content, count)
         return self._step.text(self._calls[ticket][1])
 
@@ -124,16 +134,16 @@ class SubtaskCallIds:
     # ---- snapshot and restore
 
     def snapshot(self) -> tuple[Pages, list[OpenCall]]:
-        """Give what was counted, and the calls that have not ended: `forget` the others first."""
+        """Give the numbers, and the calls that have not ended: `forget` the others first."""
         open_calls: list[OpenCall] = [(key, *number) for key, number in self._calls.values()]
         for content, left in self._left.items():
             open_calls += [(key, content, count) for key, count in left]
-        return self._counts.pages(), open_calls
+        return self._numbers.pages(), open_calls
 
     def restore(self, pages: Pages, open_calls: Iterable[OpenCall]) -> None:
         """Take a snapshot back, also several."""
-        self._counts.add(pages)
-        self._step.counts.add(pages)
+        self._numbers.join(pages)
+        self._step.numbers.join(pages)
         for key, content, count in open_calls:
             left = self._left.setdefault(content, [])
             left.append((key, count))

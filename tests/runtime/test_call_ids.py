@@ -46,6 +46,41 @@ class Attempt:
         self.ids[place] = subtask.of(place, None, content(letter))
 
 
+@given(
+    CONTENTS,
+    st.lists(st.integers(0, 30), min_size=1, max_size=3),
+    st.sets(st.integers(0, 30)),
+    st.integers(1, 3),
+)
+def test_no_id_is_given_twice_wherever_the_subtasks_are_cut(
+    letters: list[str], cuts: list[int], ended: set[int], subtasks: int
+) -> None:
+    """An aligned barrier comes to each subtask at another moment. What was asked for before, and
+    had not ended, and what was asked for behind its cut is asked for again, by other subtasks."""
+    before = Attempt(len(cuts))
+    snapshots: dict[int, Any] = {}
+
+    def cut_at(place: int) -> None:
+        for i, cut in enumerate(cuts):
+            if i not in snapshots and place >= cut:
+                before.subtasks[i].forget(ended.__contains__)
+                snapshots[i] = before.subtasks[i].snapshot()
+
+    for place, letter in enumerate(letters):
+        cut_at(place)
+        before.ask(place, letter)
+    cut_at(99)
+    done = {p for p in range(len(letters)) if p in ended and p < cuts[p % len(cuts)]}
+    after = Attempt(subtasks)
+    for i, snapshot in snapshots.items():
+        after.subtasks[i % subtasks].restore(*snapshot)
+    again = [place for place in range(len(letters)) if place not in done]
+    for place in again:
+        after.ask(place, letters[place])
+    assert len(set(after.ids.values())) == len(again)
+    assert {before.ids[place] for place in done}.isdisjoint(after.ids.values())
+
+
 @given(CONTENTS, st.integers(0, 30), st.sets(st.integers(0, 30)), st.integers(1, 3), st.booleans())
 def test_restored_calls_find_their_ids_and_no_id_is_given_twice(
     letters: list[str], cut: int, ended: set[int], subtasks: int, shuffled: bool
