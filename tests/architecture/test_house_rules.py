@@ -7,6 +7,7 @@ so that a rule that no longer sees anything fails.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator
@@ -113,15 +114,15 @@ def missing_module_docstring(file: SourceFile) -> Iterable[int]:
     return [] if len(said.split()) >= 4 else [1]
 
 
-def in_virtual_time(file: SourceFile) -> bool:
+@functools.cache
+def in_virtual_time(folder: Path) -> bool:
     """The folder's tests run in a loop whose timers take no time (`recovery.world` makes one)."""
-    folder = (ROOT / file.name).parent
     marks = ("VirtualTimeLoop", "SimulatedLoop", "recovery.world")
     return any(mark in other.read_text() for other in folder.glob("*.py") for mark in marks)
 
 
 def real_sleeps(file: SourceFile) -> Iterable[int]:
-    virtual = in_virtual_time(file)
+    virtual = in_virtual_time((ROOT / file.name).parent)
     for node in ast.walk(file.tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
