@@ -115,6 +115,31 @@ def test_sessions_of_every_user_hold_what_follows_within_the_gap(parallelism: in
     assert len(found) == len(expected) > 10
 
 
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_results_of_one_window_meet_in_one_of_the_same_size(parallelism: int) -> None:
+    """The two users with the most clicks of each window, of all subtasks together."""
+    counts: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    for click in clicks(100):
+        counts[click.ts // 7_000 * 7_000][click.user] += 1
+    most: sc.TopN[sc.WindowResult[int, int]] = sc.TopN(2, by=lambda result: result.value)
+    size = sc.Tumbling("7s")
+    found = collected(
+        clicks(100),
+        lambda keyed: (
+            keyed.window(size, parallelism=parallelism)
+            .count()
+            .key_by(lambda result: result.start)
+            .window(size, parallelism=parallelism)
+            .aggregate(most)
+            .rebalance()
+        ),
+    )
+    assert {r.key: [one.value for one in r.value] for r in found} == {
+        start: [count for _, count in users.most_common(2)] for start, users in counts.items()
+    }
+    assert len(found) == len(counts)
+
+
 def test_process_gets_all_records_of_a_window_with_its_span() -> None:
     def describe(window: sc.WindowResult[int, list[Click]]) -> list[tuple[int, int, set[int]]]:
         return [(window.key, window.start, {click.user for click in window.value})]
