@@ -158,7 +158,8 @@ class SessionMachine(WindowMachine):
                 gone += 1  # the earliest ones: they have the earliest ends
         if self._is_tick(at):
             results += self._early(state, context)
-        self._forget(gone, at, state, context)
+        if gone or not state.sessions:
+            self._forget(gone, at, state, context)
         return results
 
     def _early(self, state: SessionState, context: WindowContext) -> list[WindowResult[Any, Any]]:
