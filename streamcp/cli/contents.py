@@ -12,7 +12,7 @@ from typing import Any
 
 from streamcp.checkpoint.snapshot import IN_FLIGHT, Manifest, SectionHandle
 from streamcp.cli.errors import WrongUse
-from streamcp.runtime.keyed_async_subtask import TIMER
+from streamcp.runtime.keyed_async_subtask import EVENT_TIMER, TIMER
 from streamcp.runtime.pending import Status
 from streamcp.serialization.deserializer import Deserializer, GenericRecord
 from streamcp.state.entries import Row, apply_rows
@@ -25,6 +25,11 @@ _WORDS = {
     Status.RESULT.value: "result",
     Status.FAILURE.value: "failure",
     TIMER: "timer",
+    EVENT_TIMER: "event-time timer",
+    Status.WATERMARK.value: "watermark",
+    Status.IDLE_STATUS.value: "idle",
+    Status.JUDGED_RECORD.value: "to be called",
+    Status.JUDGED_RIGHT_RECORD.value: "to be called, input 2",
 }
 
 

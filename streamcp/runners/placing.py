@@ -28,7 +28,7 @@ from streamcp.runners.placing_time import TimeParts
 from streamcp.runners.restoring import Restorable
 from streamcp.runtime.async_subtask import AsyncSubtask
 from streamcp.runtime.keyed_async_subtask import KeyedAsyncSubtask
-from streamcp.runtime.pending import MARKS
+from streamcp.runtime.pending import JUDGED, MARKS, Status
 from streamcp.runtime.source_subtask import SourceSubtask
 from streamcp.runtime.subtask import Subtask
 from streamcp.serialization.deserializer import Deserializer
@@ -86,13 +86,14 @@ class _Placing:
         self._joined: dict[tuple[SubtaskId, SectionKind, str], list[Any]] = {}
         self._times = TimeParts()
         self._timed = {subtask.id.task: subtask.time is not None for subtask in subtasks}
-        self._parallelism = {one.name: one.parallelism for one in restorable.manifest.tasks}
+        self._tasks = restorable.manifest.tasks
 
     def place(self, acknowledgement: Acknowledgement) -> None:
         """Hand out the sections of one old subtask."""
         subtask = acknowledgement.subtask
         self._check_timed(acknowledgement)
-        for handle in acknowledgement.sections:
+        sections = acknowledgement.sections
+        for handle in sorted(sections, key=lambda one: one.kind != "event_time"):
             frames = self._frames.pop((subtask, handle), [])
             if handle.kind == "event_time":
                 [content] = map(self._reader.loads, frames)
@@ -114,7 +115,7 @@ class _Placing:
             self._by_id[subtask].restore(kind, name, values)
         for one in self._subtasks:
             one.output.flush()  # a sink may have diverted failures again
-        self._times.give_back(self._subtasks, self._parallelism)
+        self._times.give_back(self._subtasks, self._tasks)
         self._end_finished()
         for one in self._subtasks:
             if one.iteration is not None:
@@ -203,17 +204,27 @@ class _Placing:
             self._joined.setdefault((owner, "calls", step), []).append((pages, own))
             pages = ()
 
-    def _divide_pending(self, _: SubtaskId, step: str, entries: Sequence[tuple[int, Any]]) -> None:
-        """Give each pending entry of a keyed step to the owner of its key, in their order."""
+    def _divide_pending(
+        self, old: SubtaskId, step: str, entries: Sequence[tuple[int, Any]]
+    ) -> None:
+        """Give each pending entry of a keyed step to the owner of its key, in their order; records
+        with the watermark that they were behind, since that was of one old subtask only."""
+        reached = self._times.reached(step, old)
         any_subtask = self._by_id[self._assignment.owner(step, 0)]
         assert isinstance(any_subtask, KeyedAsyncSubtask)
         divided: dict[SubtaskId, list[tuple[int, Any]]] = {}
         for status, content in entries:
+            if status == Status.WATERMARK:
+                reached = content
             if status in MARKS:
-                continue  # what one old subtask had announced says nothing of the others
-            key = _checked_key(step, any_subtask.key_of_entry, status, content)
-            owner = self._assignment.owner(step, self._group(key))
+                continue
+            group = self._group(_checked_key(step, any_subtask.key_of_entry, status, content))
+            if reached is not None and status in JUDGED:
+                judged = max(reached, self._times.judged(step, old, group))
+                status, content = JUDGED[status], (content, judged)
+            owner = self._assignment.owner(step, group)
             divided.setdefault(owner, []).append((status, content))
+        self._times.raise_to(step, old, reached)
         for owner, own in divided.items():
             self._joined.setdefault((owner, "pending", step), []).append(own)
 

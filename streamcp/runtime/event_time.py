@@ -9,7 +9,7 @@ comes in between holds exactly what is left to be done (rules P15 and P42).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import NamedTuple
 
 from streamcp.channel.input_watermarks import InputWatermarks
 from streamcp.elements import MIN_TIMESTAMP, IdleStatus, Mark, Watermark
@@ -24,7 +24,16 @@ class EventTime:
     `fire(watermark)` fires some timers up to a watermark, and says whether there was one;
     `send(mark)` sends a mark on, behind everything emitted so far."""
 
-    __slots__ = ("_fire", "_names", "_send", "floors", "idle", "inputs", "watermark")
+    __slots__ = (
+        "_fire",
+        "_key_groups",
+        "_names",
+        "_send",
+        "floors",
+        "idle",
+        "inputs",
+        "watermark",
+    )
 
     def __init__(
         self,
@@ -37,12 +46,22 @@ class EventTime:
         self.inputs = InputWatermarks(len(names), ignored)
         self.watermark = MIN_TIMESTAMP
         self.idle = False  # as it was sent
-        # Per key group, what its records are judged by: the watermark, or what was reached where
-        # the group's state comes from, if that was more (rule P42).
-        self.floors = [MIN_TIMESTAMP] * key_groups
+        self.floors: dict[str, list[int]] = {}
+        self._key_groups = key_groups
         self._names = names
         self._fire = fire
         self._send = send
+
+    def floors_of(self, step: str) -> list[int]:
+        """What the records of a keyed step are judged by, per key group: the watermark, or what was
+        reached where the group's state comes from, if that was more (rule P42). It stays the same
+        list."""
+        return self.floors.setdefault(step, [self.watermark] * self._key_groups)
+
+    def judge_by(self, step: str, reached: Sequence[int]) -> None:
+        """Take what was reached where the state of each key group of a step comes from."""
+        floors = self.floors_of(step)
+        floors[:] = map(max, floors, reached)
 
     @property
     def is_due(self) -> bool:
@@ -65,9 +84,13 @@ class EventTime:
 
     def reached(self, watermark: int) -> None:
         """All timers up to a watermark have fired: it goes on."""
-        self.watermark = watermark
-        self.floors[:] = [max(floor, watermark) for floor in self.floors]
+        self._set(watermark)
         self._send(Watermark(watermark))
+
+    def _set(self, watermark: int) -> None:
+        self.watermark = watermark
+        for floors in self.floors.values():
+            floors[:] = [max(floor, watermark) for floor in floors]
 
     def _send_idle_status(self) -> bool:
         if self.inputs.all_idle == self.idle:
@@ -82,15 +105,21 @@ class EventTime:
 
     # ---- snapshot and restore
 
-    def content(self) -> tuple[int, bool, list[Announced]]:
-        """What a snapshot keeps."""
+    def content(self) -> tuple[int, bool, list[Announced], dict[str, dict[int, int]]]:
+        """What a snapshot keeps: what is worked off, whether it is idle, what the inputs have
+        announced, and by what else than that the key groups of steps are judged."""
         announced = [(name, *self.inputs.announced(n)) for n, name in enumerate(self._names)]
-        return self.watermark, self.idle, announced
+        judged = {
+            step: above
+            for step, floors in self.floors.items()
+            if (above := {g: one for g, one in enumerate(floors) if one > self.watermark})
+        }
+        return self.watermark, self.idle, announced, judged
 
     def restore(self, watermark: int, announced: Iterable[Announced], *, idle: bool) -> None:
         """Take back what was worked off and announced, before anything is."""
-        self.watermark, self.idle = watermark, idle
-        self.floors[:] = [max(floor, watermark) for floor in self.floors]
+        self._set(watermark)
+        self.idle = idle
         places = {name: number for number, name in enumerate(self._names)}
         for name, reached, was_idle in announced:
             if name in places:
@@ -104,7 +133,10 @@ class EventTime:
             self._send(IdleStatus(True))
 
 
-def fields(content: Any) -> tuple[int, bool, list[Announced]]:
-    """Name what `content` has made."""
-    watermark, idle, announced = content
-    return watermark, idle, announced
+class Reached(NamedTuple):
+    """What `EventTime.content` has made, by name."""
+
+    watermark: int
+    idle: bool
+    announced: list[Announced]
+    judged: dict[str, dict[int, int]]

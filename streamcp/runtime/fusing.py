@@ -390,7 +390,7 @@ class LoopWriter:
         when: tuple[str, ...] = ()
         if self._timed:
             assert run.time is not None
-            self._names[f"floors{number}"] = run.time.floors
+            self._names[f"floors{number}"] = run.time.floors_of(node.label)
             when = (
                 f"context{number}.timestamp = t",
                 f"context{number}.watermark = floors{number}[e{number}.group]",

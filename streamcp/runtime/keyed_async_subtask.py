@@ -18,7 +18,7 @@ from streamcp.errors import SerializationError
 from streamcp.operators.context import KeyContext
 from streamcp.operators.steps import ProcessStep
 from streamcp.runtime.keyed_steps import Effects, refuse_state
-from streamcp.runtime.pending import Failed, Status, read_mark
+from streamcp.runtime.pending import JUDGED, Failed, Status, read_mark
 from streamcp.runtime.pending_marks import PendingMarks
 from streamcp.runtime.pooled_subtask import PooledSubtask, gathered
 from streamcp.runtime.snapshots import Freezing
@@ -48,6 +48,7 @@ class Slot:
         "effects",
         "epoch",
         "frozen",
+        "judged",
         "key",
         "port",
         "record",
@@ -63,6 +64,7 @@ class Slot:
         self.port = port
         self.clock = clock
         self.epoch = epoch
+        self.judged: int | None = None  # the watermark for it, if it is not that of its place
         self.sides: list[tuple[str, Any]] = []
         self.frozen: bytes | None = None
         self.result: list[Any] | Failed | None = None
@@ -88,6 +90,7 @@ class KeyedAsyncSubtask(PooledSubtask):
         self._state = self.chain.keyed_state(self._node, spec.state)
         self._timed = self.chain.timed
         self._marks = PendingMarks()
+        self._floors = [] if self.time is None else self.time.floors_of(self._node.label)
         # Arrival order; a dictionary, since slots leave from the middle.
         self._slots: dict[Slot, None] = {}
         self._queues: dict[Any, deque[Slot]] = {}
@@ -153,7 +156,8 @@ class KeyedAsyncSubtask(PooledSubtask):
         if not self._timed:
             context = KeyContext(slot.key, slot.effects.now(), slot.effects)
             return self._functions[slot.port](record, slot.copy, context)
-        watermark = self._watermark_of(entry, slot.epoch)
+        judged = slot.judged
+        watermark = self._watermark_of(entry, slot.epoch) if judged is None else judged
         context = KeyContext(slot.key, record[1], slot.effects, watermark)
         return self._functions[slot.port](record[0], slot.copy, context)
 
@@ -169,7 +173,7 @@ class KeyedAsyncSubtask(PooledSubtask):
         """What a record in its place is judged by (P21, P42)."""
         assert self.time is not None
         before = self._marks.watermark_before(epoch, self.time.watermark)
-        return max(before, self.time.floors[entry.group])
+        return max(before, self._floors[entry.group])
 
     def succeeded(self, slot: Slot, result: list[Any]) -> None:
         """Commit: state, timers and results take effect together."""
@@ -249,8 +253,11 @@ class KeyedAsyncSubtask(PooledSubtask):
             sections.append(self.pending_section(lambda: entries, len(self._slots)))
         return sections
 
-    @staticmethod
-    def _entry(slot: Slot) -> tuple[int, Any]:
+    def _record_of(self, slot: Slot) -> Any:
+        """The record as it came."""
+        return slot.record if slot.frozen is None else self.context.serializer.loads(slot.frozen)
+
+    def _entry(self, slot: Slot) -> tuple[int, Any]:
         if isinstance(slot.result, Failed):
             return _FAILURE, slot.result.failure
         if slot.result is not None:
@@ -258,6 +265,8 @@ class KeyedAsyncSubtask(PooledSubtask):
             return _RESULT, (*content, slot.sides) if slot.sides else content
         if slot.clock is not None:
             return _TIMERS[slot.clock], (slot.key, slot.record)
+        if slot.judged is not None:
+            return JUDGED[_RECORD[slot.port]], (self._record_of(slot), slot.judged)
         if slot.frozen is not None:
             return _FROZEN_RECORD[slot.port], slot.frozen
         return _RECORD[slot.port], slot.record
@@ -282,6 +291,10 @@ class KeyedAsyncSubtask(PooledSubtask):
                 return self._key(content, 0)
             case Status.RIGHT_RECORD:
                 return self._key(content, 1)
+            case Status.JUDGED_RECORD:
+                return self._key(content[0], 0)
+            case Status.JUDGED_RIGHT_RECORD:
+                return self._key(content[0], 1)
             case Status.FAILURE:
                 return None
             case _:
@@ -293,6 +306,9 @@ class KeyedAsyncSubtask(PooledSubtask):
                 self._append_record(content, 0)
             case Status.RIGHT_RECORD:
                 self._append_record(content, 1)
+            case Status.JUDGED_RECORD | Status.JUDGED_RIGHT_RECORD:
+                record, judged = content
+                self._append_record(record, int(status == Status.JUDGED_RIGHT_RECORD), judged)
             case 4 | 9:
                 key, timestamp = content
                 clock = PROCESSING if status == TIMER else EVENT
@@ -437,8 +453,9 @@ class KeyedAsyncSubtask(PooledSubtask):
     def _key(self, record: Any, port: int) -> Any:
         return self._keys[port](record[0] if self._timed else record)
 
-    def _append_record(self, record: Any, port: int) -> None:
+    def _append_record(self, record: Any, port: int, judged: int | None = None) -> None:
         slot = Slot(self._key(record, port), record, port=port, epoch=self._marks.epoch)
+        slot.judged = judged
         if not is_deeply_immutable(record):
             try:
                 slot.frozen = self.context.serializer.dumps(record, step=self._node.label)

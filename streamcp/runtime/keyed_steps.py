@@ -259,7 +259,7 @@ class KeyedRun:
             context, time = self.context, self.time
             context.timestamp = now
             if time is not None:
-                context.watermark = time.floors[popped[1].group]
+                context.watermark = time.floors_of(self.state.step)[popped[1].group]
             at = None if time is None else time.earliest
             emitted = self._fired(*popped, PROCESSING, emitted_at=at)
             if emitted:

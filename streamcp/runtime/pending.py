@@ -31,6 +31,10 @@ class Status(IntEnum):
     RIGHT_FROZEN_RECORD = 6
     WATERMARK = 7  # between the entries: its content is the timestamp
     IDLE_STATUS = 8
+    # (9 is a due event-time timer of a keyed step.) With the watermark that it is judged by, since
+    # it is no longer among those that it came with: the content is (record, watermark).
+    JUDGED_RECORD = 10
+    JUDGED_RIGHT_RECORD = 11
 
 
 # Plain numbers, which are stored: looked up for every pending record while a barrier passes, and
@@ -38,6 +42,12 @@ class Status(IntEnum):
 _RECORD, _RESULT, _FAILURE, _FROZEN_RECORD = (
     status.value for status in (Status.RECORD, Status.RESULT, Status.FAILURE, Status.FROZEN_RECORD)
 )
+
+JUDGED: dict[int, int] = {
+    Status.RECORD.value: Status.JUDGED_RECORD.value,
+    Status.RIGHT_RECORD.value: Status.JUDGED_RIGHT_RECORD.value,
+}
+"""What becomes of the records of a keyed step that leave the list in which they were."""
 
 MARKS = (Status.WATERMARK.value, Status.IDLE_STATUS.value)
 """Of what is between the entries, and no entry."""

@@ -548,10 +548,11 @@ async def test_key_groups_are_judged_by_what_their_old_subtask_had_reached() -> 
         time = again[f"windows[{index}]"].time
         assert time is not None
         assert time.watermark == 1000
-        assert time.floors[:64] == [1000] * 64
-        assert time.floors[64:] == [2000] * 64
+        floors = time.floors_of("windows")
+        assert floors[:64] == [1000] * 64
+        assert floors[64:] == [2000] * 64
         time.reached(1500)
-        assert (time.floors[0], time.floors[100]) == (1500, 2000)
+        assert (floors[0], floors[100]) == (1500, 2000)
 
 
 async def test_captured_watermarks_come_back_between_the_records_they_were_between() -> None:

@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 from streamcp.api.sources import source
 from streamcp.connectors.files.sink import JsonLines
+from streamcp.operators.watermarks import Watermarks
 from streamcp.testing.simulation.disk_process import DiskProcess
 from streamcp.testing.simulation.files import Files
 from streamcp.testing.simulation.kinds import Hooks, Step, common
-from streamcp.testing.simulation.records import AnyItem, Item, Loose, as_row
+from streamcp.testing.simulation.records import FIRST_TIMESTAMP, AnyItem, Item, Loose, as_row
 from streamcp.testing.simulation.targets import (
     Call,
     Effect,
@@ -77,11 +78,17 @@ def source_records(step: Step, split: int) -> list[Any]:
     return [make((i * 7 + split) % keys, f"{step.name}-{split}", (i,)) for i in range(count)]
 
 
-def build_source(job: Any, step: Step, ends: Ends) -> Any:
-    """Add the source to a job."""
+def build_source(job: Any, step: Step, ends: Ends, *, timed: bool) -> Any:
+    """Add the source to a job; `timed` records are never late, and later than every timer."""
     splits = step.options["splits"]
     made = _divided(step, ends) if splits else _undivided(step, ends)
-    return job.source(made, **common(step))
+    watermarks = Watermarks(timestamp_of) if timed else None
+    return job.source(made, watermarks=watermarks, **common(step))
+
+
+def timestamp_of(item: AnyItem) -> int:
+    """The timestamp of a source's record: they ascend within each split."""
+    return FIRST_TIMESTAMP + 10 * item.seq[0]
 
 
 async def _pause(waits: int, i: int) -> None:

@@ -110,6 +110,7 @@ def build(spec: JobSpec, ends: Ends) -> Job:
     """Make the job of one life."""
     settings = dict(spec.settings)
     capacity, delay = settings.pop("channel_capacity"), settings.pop("delay")
+    timed = settings.pop("timed", False)
     job = Job(
         "random",
         checkpoints=Checkpoints(to=Path("simulated"), **settings),
@@ -121,7 +122,7 @@ def build(spec: JobSpec, ends: Ends) -> Job:
     ordered = ordered_outputs(spec)
     for step in spec.steps:
         if step.kind == "source":
-            streams[step.name, "main"] = build_source(job, step, ends)
+            streams[step.name, "main"] = build_source(job, step, ends, timed=timed)
             continue
         stream = _exchanged(step, [streams[one] for one in step.inputs])
         if step.second:
@@ -132,6 +133,12 @@ def build(spec: JobSpec, ends: Ends) -> Job:
         made = KINDS[step.kind].build(step, stream, ends, _input_ordered(step, ordered))
         streams |= {(step.name, output): one for output, one in made.items()}
     return job
+
+
+def may_be_timed(spec: JobSpec) -> bool:
+    """Say whether no record of a job is late, however slow what it waits for is: a watermark does
+    not wait for records that go round."""
+    return all(step.kind != "loop" for step in spec.steps)
 
 
 def _exchanged(step: Step, inputs: list[Any]) -> Any:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
+from streamcp.elements import MIN_TIMESTAMP
 from streamcp.operators.context import KeyContext
 from streamcp.testing.simulation.kinds import (
     Hooks,
@@ -93,6 +94,8 @@ def worked(
 ) -> list[Item]:
     """Note a record in the state; return what comes of it, the record itself last."""
     mark = state.note(item, ordered=ordered)
+    if ctx.watermark > MIN_TIMESTAMP or state.watermark > MIN_TIMESTAMP:
+        mark += state.note_time(ctx.timestamp, ctx.watermark)
     if step.options["timers"] == "due":
         ctx.set_timer(state.count)  # long past
     own = [Item(ctx.key, step.name, (state.count,))] if step.options["counted"] else []

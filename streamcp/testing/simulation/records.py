@@ -9,7 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from streamcp.elements import MIN_TIMESTAMP
 from streamcp.operators.failures import Failure
+
+FIRST_TIMESTAMP = 1_000_000_000_000
+"""That of the first record of a source; timers are set for much earlier times."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,14 @@ class Seen:
     count: int = 0
     records: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
     last: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    watermark: int = MIN_TIMESTAMP
+
+    def note_time(self, timestamp: int, watermark: int) -> str:
+        """Say what is wrong with the watermark (I4): it is behind that of an earlier record of the
+        key, or it makes this one late. What comes of a timer has its time, which is long past."""
+        mark = "#back" if watermark < self.watermark else ""
+        self.watermark = watermark
+        return mark + "#late" if FIRST_TIMESTAMP <= timestamp <= watermark else mark
 
     def note(self, item: AnyItem, *, ordered: bool) -> str:
         """Count a record, and say what is wrong with its coming now."""

@@ -26,6 +26,7 @@ from streamcp.testing.simulation.invariants import Violation
 from streamcp.testing.simulation.jobs import (
     JobSpec,
     build,
+    may_be_timed,
     rescaled,
     with_parallelism_1,
 )
@@ -125,7 +126,8 @@ def draw_case(seed: int) -> Case:
     rnd = random.Random(f"case {seed}")
     theme = rnd.choice(THEMES)
     job, plan = draw_job(rnd, theme), draw_plan(rnd, theme.plan)
-    job = replace(job, settings={**job.settings, "incremental": rnd.random() < 0.5})
+    incremental, timed = rnd.random() < 0.5, rnd.random() < 0.3 and may_be_timed(job)
+    job = replace(job, settings={**job.settings, "incremental": incremental, "timed": timed})
     return Case(_random_job(job, plan), plan, f"schedule {seed}")
 
 
