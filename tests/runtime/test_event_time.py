@@ -171,7 +171,7 @@ async def test_windows_close_by_watermarks_and_nothing_is_late(kind: str) -> Non
 async def test_cut_at_any_moment_is_exact_in_event_time(
     kind: str, unaligned: bool, then: int
 ) -> None:
-    for turns in range(3, 120, 13):
+    for turns in range(3, 120, 29):
         bench = Bench(kind)
         engine = Engine(bench.job(2), capacity=6)
         async with engine.running():
@@ -185,7 +185,7 @@ async def test_cut_at_any_moment_is_exact_in_event_time(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_two_cuts_in_a_row_are_exact_in_event_time(kind: str) -> None:
-    for turns in range(5, 60, 11):
+    for turns in range(5, 60, 23):
         bench = Bench(kind)
         engine = Engine(bench.job(2), capacity=6)
         for then in (3, 2):
