@@ -21,7 +21,7 @@ _CHUNK = 20
 
 
 def _chunks() -> list[range]:
-    first, _, last = os.environ.get("SIMULATE", "0-299").partition("-")
+    first, _, last = os.environ.get("SIMULATE", "0-99").partition("-")
     start, stop = int(first), int(last or first) + 1
     return [range(at, min(at + _CHUNK, stop)) for at in range(start, stop, _CHUNK)]
 
