@@ -17,12 +17,11 @@ class InputWatermarks:
     `ignored` are inputs without event time: back edges of loops, and broadcast inputs whose source
     has no watermarks. `watermark` is that of all others together."""
 
-    __slots__ = ("_ignored", "_inputs", "ended", "idle", "watermark", "watermarks")
+    __slots__ = ("_inputs", "ended", "idle", "watermark", "watermarks")
 
     def __init__(self, inputs: int, ignored: Set[int] = frozenset()) -> None:
         """Nothing is announced yet."""
         self._inputs = [number for number in range(inputs) if number not in ignored]
-        self._ignored = ignored
         self.watermarks = [MIN_TIMESTAMP] * inputs
         self.idle: set[int] = set()
         self.ended: set[int] = set()

@@ -96,8 +96,9 @@ class Sum(Generic[T, N]):
         return accumulator  # type: ignore[no-any-return]
 
 
-class _Best(Generic[T, C]):
-    """The best of `of(record)`; accumulators are () or (value,), since any value may be one."""
+class _Kept(Generic[T, C]):
+    """`of(record)` of one of the records; accumulators are (), or a tuple that ends with the value,
+    since any value may be one."""
 
     __slots__ = ("of",)
     small = True
@@ -111,10 +112,10 @@ class _Best(Generic[T, C]):
 
     def result(self, accumulator: tuple[Any, ...], /) -> C:
         """Return the value, of at least one record."""
-        return accumulator[0]  # type: ignore[no-any-return]
+        return accumulator[-1]  # type: ignore[no-any-return]
 
 
-class Min(_Best[T, C]):
+class Min(_Kept[T, C]):
     """The smallest `of(record)`; of equal ones the first."""
 
     __slots__ = ()
@@ -129,7 +130,7 @@ class Min(_Best[T, C]):
         return right if not left or (right and right[0] < left[0]) else left
 
 
-class Max(_Best[T, C]):
+class Max(_Kept[T, C]):
     """The largest `of(record)`; of equal ones the first."""
 
     __slots__ = ()
@@ -214,25 +215,7 @@ class Variance(Generic[T]):
         return float(accumulator[2] / divisor) if divisor > 0 else math.nan
 
 
-class _AtOneEnd(Generic[T, C]):
-    """`of(record)` of the record at one end of time; accumulators are () or (timestamp, value)."""
-
-    __slots__ = ("of",)
-    small = True
-
-    def __init__(self, of: Callable[[T], C], /) -> None:
-        self.of = checked(type(self).__name__, of)
-
-    def create(self) -> tuple[Any, ...]:
-        """Start without a value."""
-        return ()
-
-    def result(self, accumulator: tuple[Any, ...], /) -> C:
-        """Return the value, of at least one record."""
-        return accumulator[1]  # type: ignore[no-any-return]
-
-
-class First(_AtOneEnd[T, C]):
+class First(_Kept[T, C]):
     """`of(record)` of the record with the smallest timestamp; of equal ones the first to come."""
 
     __slots__ = ()
@@ -248,7 +231,7 @@ class First(_AtOneEnd[T, C]):
         return right if not left or (right and right[0] < left[0]) else left
 
 
-class Last(_AtOneEnd[T, C]):
+class Last(_Kept[T, C]):
     """`of(record)` of the record with the largest timestamp; of equal ones the last to come."""
 
     __slots__ = ()

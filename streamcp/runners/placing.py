@@ -18,7 +18,7 @@ from streamcp.checkpoint.snapshot import (
     SectionHandle,
     SectionKind,
 )
-from streamcp.elements import Batch, EndOfInput, IdleStatus, Mark, Watermark
+from streamcp.elements import Batch, EndOfInput
 from streamcp.errors import RestoreRefused
 from streamcp.graph.logical import HashByKey
 from streamcp.graph.physical import EdgePlan, PhysicalPlan
@@ -27,6 +27,7 @@ from streamcp.runners.matching import job_shape
 from streamcp.runners.placing_time import TimeParts
 from streamcp.runners.restoring import Restorable
 from streamcp.runtime.async_subtask import AsyncSubtask
+from streamcp.runtime.event_time import mark_of
 from streamcp.runtime.keyed_async_subtask import KeyedAsyncSubtask
 from streamcp.runtime.pending import JUDGED, MARKS, Status
 from streamcp.runtime.source_subtask import SourceSubtask
@@ -254,8 +255,7 @@ class _Placing:
         """Put a mark back between the records. Where channels have been joined or divided it would
         say too much; senders announce again how far they had come."""
         if not self._assignment.changed:
-            mark: Mark = IdleStatus(content) if type(content) is bool else Watermark(content)
-            self._channels[ChannelId.parse(handle.name, receiver)].refill(mark)
+            self._channels[ChannelId.parse(handle.name, receiver)].refill(mark_of(content))
 
     def _divide_records(self, target: ByKey, records: Sequence[Any]) -> None:
         edge = target.edge

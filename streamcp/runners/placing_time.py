@@ -8,7 +8,6 @@ from typing import Any
 
 from streamcp.checkpoint.key_groups import receiver_of_group
 from streamcp.checkpoint.snapshot import TaskShape
-from streamcp.elements import MIN_TIMESTAMP
 from streamcp.identifiers import ChannelId, SubtaskId
 from streamcp.runtime.event_time import Announced, EventTime, Reached
 from streamcp.runtime.subtask import Subtask
@@ -32,7 +31,7 @@ class TimeParts:
 
     def judged(self, step: str, old: SubtaskId, group: int) -> int:
         """By what else an old subtask judged a key group of a step."""
-        return self._parts[step][old].judged.get(step, {}).get(group, MIN_TIMESTAMP)
+        return self._parts[step][old].floor(step, group)
 
     def raise_to(self, step: str, old: SubtaskId, reached: int | None) -> None:
         """What was admitted behind a watermark was judged by it, before it was worked off."""
@@ -74,8 +73,7 @@ class TimeParts:
 
     def _floor(self, step: str, group: int, owner: SubtaskId, part: Reached) -> int:
         """What the old owner of a key group had judged its records by, or would have."""
-        worked_off = self._raised.get((step, owner), part.watermark)
-        return max(worked_off, part.judged.get(step, {}).get(group, worked_off))
+        return max(self._raised.get((step, owner), part.watermark), part.floor(step, group))
 
 
 def _restore_own(

@@ -18,6 +18,17 @@ Announced = tuple[str, int, bool]
 """Of a snapshot: the name of an input, its watermark, and whether it is idle."""
 
 
+def content_of_mark(mark: Mark) -> int | bool:
+    """What is stored of a mark: a watermark's timestamp, or whether the channel is idle. Captured
+    batches, among which it may stand, are lists."""
+    return mark.timestamp if isinstance(mark, Watermark) else mark.idle
+
+
+def mark_of(content: int | bool) -> Mark:
+    """Make the mark of which that was stored."""
+    return IdleStatus(content) if isinstance(content, bool) else Watermark(content)
+
+
 class EventTime:
     """The event time of a subtask whose inputs have `names`; untimed ones are `ignored`.
 
@@ -80,7 +91,10 @@ class EventTime:
             if not self._fire(target):
                 self.reached(target)
             return True
-        return self._send_idle_status()
+        if self.inputs.all_idle == self.idle:
+            return False
+        self.send_idle(self.inputs.all_idle)
+        return True
 
     def reached(self, watermark: int) -> None:
         """All timers up to a watermark have fired: it goes on."""
@@ -91,12 +105,6 @@ class EventTime:
         self.watermark = watermark
         for floors in self.floors.values():
             floors[:] = [max(floor, watermark) for floor in floors]
-
-    def _send_idle_status(self) -> bool:
-        if self.inputs.all_idle == self.idle:
-            return False
-        self.send_idle(self.inputs.all_idle)
-        return True
 
     def send_idle(self, idle: bool) -> None:
         """All inputs are idle, or one is active again: that goes on."""
@@ -140,3 +148,7 @@ class Reached(NamedTuple):
     idle: bool
     announced: list[Announced]
     judged: dict[str, dict[int, int]]
+
+    def floor(self, step: str, group: int) -> int:
+        """What else than the watermark a key group of a step was judged by."""
+        return self.judged.get(step, {}).get(group, MIN_TIMESTAMP)

@@ -17,8 +17,9 @@ from streamcp.elements import MAX_TIMESTAMP, Mark, Watermark
 from streamcp.errors import SerializationError
 from streamcp.operators.context import KeyContext
 from streamcp.operators.steps import ProcessStep
+from streamcp.runtime.event_time import mark_of
 from streamcp.runtime.keyed_steps import Effects, refuse_state
-from streamcp.runtime.pending import JUDGED, Failed, Status, read_mark
+from streamcp.runtime.pending import JUDGED, Failed, Status
 from streamcp.runtime.pending_marks import PendingMarks
 from streamcp.runtime.pooled_subtask import PooledSubtask, gathered
 from streamcp.runtime.snapshots import Freezing
@@ -88,6 +89,7 @@ class KeyedAsyncSubtask(PooledSubtask):
         self._functions = [gathered(fn) for fn in functions]
         self._on_timer = None if on_timer is None else gathered(on_timer)
         self._state = self.chain.keyed_state(self._node, spec.state)
+        self._side = self.chain.side(self._node)
         self._timed = self.chain.timed
         self._marks = PendingMarks()
         self._floors = [] if self.time is None else self.time.floors_of(self._node.label)
@@ -123,10 +125,7 @@ class KeyedAsyncSubtask(PooledSubtask):
         """The key, and what is called for: the record as it came, by its input, or a timer."""
         if slot.clock is not None:
             return slot.key, (slot.key, "timer", slot.clock, slot.record)
-        record = slot.record
-        if slot.frozen is not None:
-            record = self.context.serializer.loads(slot.frozen)
-        return slot.key, (slot.key, slot.port, record)
+        return slot.key, (slot.key, slot.port, self._as_it_came(slot))
 
     def has_ended(self, slot: Slot) -> bool:
         """Its effects are committed, or it has failed."""
@@ -150,9 +149,7 @@ class KeyedAsyncSubtask(PooledSubtask):
             context = self._timer_context(slot, entry, slot.effects)
             fired: Awaitable[Any] = self._on_timer(slot.record, slot.copy, context)
             return fired
-        record = slot.record
-        if attempt > 1 and slot.frozen is not None:
-            record = self.context.serializer.loads(slot.frozen)
+        record = slot.record if attempt == 1 else self._as_it_came(slot)
         if not self._timed:
             context = KeyContext(slot.key, slot.effects.now(), slot.effects)
             return self._functions[slot.port](record, slot.copy, context)
@@ -217,9 +214,7 @@ class KeyedAsyncSubtask(PooledSubtask):
             raise self._reporter.step_failed(
                 f"timer {slot.record} of {slot.key!r}", error
             ) from error
-        record = slot.record
-        if slot.frozen is not None:
-            record = self.context.serializer.loads(slot.frozen)
+        record = self._as_it_came(slot)
         value = record[0] if self._timed else record
         failure: Any = self._reporter.failure(value, error, attempts)
         if self._timed and failure is not None:
@@ -253,8 +248,8 @@ class KeyedAsyncSubtask(PooledSubtask):
             sections.append(self.pending_section(lambda: entries, len(self._slots)))
         return sections
 
-    def _record_of(self, slot: Slot) -> Any:
-        """The record as it came."""
+    def _as_it_came(self, slot: Slot) -> Any:
+        """The record of a call, whatever an attempt has made of it."""
         return slot.record if slot.frozen is None else self.context.serializer.loads(slot.frozen)
 
     def _entry(self, slot: Slot) -> tuple[int, Any]:
@@ -266,7 +261,7 @@ class KeyedAsyncSubtask(PooledSubtask):
         if slot.clock is not None:
             return _TIMERS[slot.clock], (slot.key, slot.record)
         if slot.judged is not None:
-            return JUDGED[_RECORD[slot.port]], (self._record_of(slot), slot.judged)
+            return JUDGED[_RECORD[slot.port]], (self._as_it_came(slot), slot.judged)
         if slot.frozen is not None:
             return _FROZEN_RECORD[slot.port], slot.frozen
         return _RECORD[slot.port], slot.record
@@ -321,7 +316,7 @@ class KeyedAsyncSubtask(PooledSubtask):
             case Status.FAILURE:
                 self._append_result(Slot(None, None, epoch=self._marks.epoch), Failed(content))
             case Status.WATERMARK | Status.IDLE_STATUS:
-                self._marks.add(read_mark(status, content))
+                self._marks.add(mark_of(content))
 
     def _append_result(self, slot: Slot, result: list[Any] | Failed) -> None:
         slot.result = result
@@ -495,7 +490,7 @@ class KeyedAsyncSubtask(PooledSubtask):
             elif slot.result is not None:
                 values += slot.result
                 for output, value in slot.sides:
-                    self.chain.push_behind(self._node, output)([value])
+                    self._side(output, [value])
         if diverted:
             self._reporter.divert(diverted)
         self._step_meter.records_out += len(values)

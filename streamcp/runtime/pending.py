@@ -13,8 +13,9 @@ from enum import IntEnum
 from itertools import repeat
 from typing import Any
 
-from streamcp.elements import MAX_TIMESTAMP, IdleStatus, Mark, Watermark
+from streamcp.elements import MAX_TIMESTAMP, Mark, Watermark
 from streamcp.errors import SerializationError
+from streamcp.runtime.event_time import content_of_mark, mark_of
 from streamcp.serialization.captured import Captured
 from streamcp.serialization.immutable import all_leaves, is_deeply_immutable
 from streamcp.serialization.serializer import Serializer
@@ -61,14 +62,8 @@ def says_all(mark: Mark, before: object) -> bool:
 
 def stored_mark(mark: Mark) -> tuple[int, Any]:
     """A mark as it is stored between the entries."""
-    if isinstance(mark, Watermark):
-        return Status.WATERMARK.value, mark.timestamp
-    return Status.IDLE_STATUS.value, mark.idle
-
-
-def read_mark(status: int, content: Any) -> Mark:
-    """Make the mark that was stored."""
-    return Watermark(content) if status == Status.WATERMARK else IdleStatus(content)
+    status = Status.WATERMARK if isinstance(mark, Watermark) else Status.IDLE_STATUS
+    return status.value, content_of_mark(mark)
 
 
 THAWED: dict[int, Status] = {
@@ -188,7 +183,7 @@ class PendingList:
         self._ready: deque[Ticket] = deque()
         self._finished: deque[Ticket] = deque()
         self._passed = 0  # marks that have gone on
-        self._later: dict[int, list[Ticket]] = {}  # finished behind a mark, by segment
+        self._later: dict[int, deque[Ticket]] = {}  # finished behind a mark, by segment
         # Takes the next record to be called, in order of arrival; IndexError if there is none.
         self.start: Callable[[], Ticket] = self._ready.popleft
 
@@ -258,12 +253,14 @@ class PendingList:
         chunk.results[i] = result
         if type(result) is Failed:
             self.failures += 1
-        if self._ordered:
-            return
+        if not self._ordered:
+            self._finished_of(chunk).append(ticket)
+
+    def _finished_of(self, chunk: Chunk) -> deque[Ticket]:
+        """Where what has finished of a chunk waits: for room, or for the marks before it."""
         if chunk.segment == self._passed:
-            self._finished.append(ticket)
-        else:
-            self._later.setdefault(chunk.segment, []).append(ticket)
+            return self._finished
+        return self._later.setdefault(chunk.segment, deque())
 
     def take_results(self, limit: int) -> list[Any]:
         """Take up to `limit` results that may be emitted now, in their order."""
@@ -321,7 +318,7 @@ class PendingList:
             if status in MARKS:
                 self._restore(between)
                 between = []
-                self.mark(read_mark(status, content))
+                self.mark(mark_of(content))
             else:
                 between.append((status, content))
         self._restore(between)
@@ -350,8 +347,5 @@ class PendingList:
             self.count += len(records)
             self._ready.extend((chunk, i) for i, one in enumerate(results) if one is MISSING)
             if not self._ordered:
-                finished = [(chunk, i) for i, one in enumerate(results) if one is not MISSING]
-                here = chunk.segment == self._passed
-                (self._finished if here else self._later.setdefault(chunk.segment, [])).extend(
-                    finished
-                )
+                finished = ((chunk, i) for i, one in enumerate(results) if one is not MISSING)
+                self._finished_of(chunk).extend(finished)

@@ -47,13 +47,17 @@ class PendingMarks:
         self._open.append(0)
         self.epoch += 1
 
+    def _place(self, epoch: int) -> int:
+        """Where an epoch stands among those that are left; the past ones are in the first."""
+        return max(0, epoch - self._first)
+
     def opened(self, epoch: int) -> None:
         """An entry has come."""
-        self._open[max(0, epoch - self._first)] += 1
+        self._open[self._place(epoch)] += 1
 
     def closed(self, epoch: int) -> None:
         """An entry has left."""
-        self._open[max(0, epoch - self._first)] -= 1
+        self._open[self._place(epoch)] -= 1
 
     @property
     def due(self) -> Mark | None:
@@ -75,12 +79,12 @@ class PendingMarks:
 
     def watermark_before(self, epoch: int, passed: int) -> int:
         """What has been announced before an entry of `epoch`; `passed` has gone on already."""
-        before = list(islice(self.marks, max(0, epoch - self._first)))
+        before = list(islice(self.marks, self._place(epoch)))
         return next((m.timestamp for m in reversed(before) if isinstance(m, Watermark)), passed)
 
     def watermark_at(self, epoch: int, passed: int) -> int:
         """The first watermark behind the entries of `epoch`: what has made its timers due."""
-        behind = islice(self.marks, max(0, epoch - self._first), None)
+        behind = islice(self.marks, self._place(epoch), None)
         return next((m.timestamp for m in behind if isinstance(m, Watermark)), passed)
 
     def epoch_of(self, timestamp: int) -> int:
@@ -97,7 +101,7 @@ class PendingMarks:
         they stand."""
         by_epoch: list[list[tuple[int, Any]]] = [[] for _ in self._open]
         for entry in entries:
-            by_epoch[max(0, entry.epoch - self._first)].append(stored(entry))
+            by_epoch[self._place(entry.epoch)].append(stored(entry))
         listed = by_epoch[0]
         for mark, behind in zip(self.marks, by_epoch[1:], strict=True):
             listed += [stored_mark(mark), *behind]

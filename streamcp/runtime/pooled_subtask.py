@@ -178,12 +178,11 @@ class PooledSubtask(Subtask):
         """What the inputs have announced waits for all that is pending before it (rule P21)."""
         time = self.time
         assert time is not None
-        marks = self.marks
-        watermarks = [mark.timestamp for mark in marks if isinstance(mark, Watermark)]
-        if time.inputs.watermark > (watermarks[-1] if watermarks else time.watermark):
+        newest = (mark.timestamp for mark in reversed(self.marks) if isinstance(mark, Watermark))
+        if time.inputs.watermark > next(newest, time.watermark):
             self.mark(Watermark(time.inputs.watermark))
-        idle = [mark.idle for mark in marks if isinstance(mark, IdleStatus)]
-        if time.inputs.all_idle != (idle[-1] if idle else time.idle):
+        idle = (mark.idle for mark in reversed(self.marks) if isinstance(mark, IdleStatus))
+        if time.inputs.all_idle != next(idle, time.idle):
             self.mark(IdleStatus(time.inputs.all_idle))
         self._look_at_marks()
 

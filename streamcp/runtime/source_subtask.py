@@ -429,9 +429,10 @@ class SourceSubtask(Subtask):
         self._step_meter.records_out += len(records)
         if records:
             # Loops take any sequence; whatever else is behind the source wants lists.
-            values: Any = records if self._feeds_loop else list(records)
+            needs_list = reader.stamper is not None or not self._feeds_loop
+            values: Any = list(records) if needs_list else records
             if reader.stamper is not None:
-                values = self._stamped(reader, reader.stamper, list(records))
+                values = self._stamped(reader, reader.stamper, values)
             if values:
                 self._rest, self._offset = Batch(values), 0
 
@@ -468,6 +469,8 @@ class SourceSubtask(Subtask):
 
     def _all_active(self) -> None:
         """Whoever waits for room is not idle."""
+        if self._idle_after is None:
+            return
         now = self.context.clock.monotonic()
         for reader in self.readers:
             reader.active_at = now

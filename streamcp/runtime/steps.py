@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import cache, partial
 from typing import Any
 
 from streamcp.channel.output_gate import KeyedEdge, OutputEdge
@@ -237,7 +238,7 @@ class Chain:
             self.meters[node],
             context.clock,
             self.time,
-            self._side(node),
+            self.side(node),
         )
         run.finite_timers = isinstance(spec, WindowStep)
         if isinstance(spec, ProcessStep):
@@ -247,11 +248,12 @@ class Chain:
             run.process(functions, on_timer, context.serializer)
         return run
 
-    def _side(self, node: Node) -> Callable[[str, list[Any]], None]:
-        """Make what takes records for the side outputs of a step."""
+    def side(self, node: Node) -> Callable[[str, list[Any]], None]:
+        """Make what takes records for the side outputs of a step; each is wired once."""
         if isinstance(node.spec, WindowStep) and self.behind(node, LATE.output) is None:
             return LateRecords(node, self.meters[node]).drop
-        return lambda output, records: self.push_behind(node, output)(records)
+        wired = cache(partial(self.push_behind, node))
+        return lambda output, records: wired(output)(records)
 
     def _reading_timer(self, node: Node, on_timer: Callable[..., Any]) -> Callable[..., Any]:
         """Let `on_timer(timestamp, state, shared, context)` read the broadcast state."""

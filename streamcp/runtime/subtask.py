@@ -42,7 +42,7 @@ from streamcp.elements import (
 )
 from streamcp.identifiers import SubtaskId
 from streamcp.runtime.blocking import BLOCKING
-from streamcp.runtime.event_time import EventTime
+from streamcp.runtime.event_time import EventTime, content_of_mark
 from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.iteration import Iteration
 from streamcp.runtime.meters import TaskMeter, Waiting
@@ -99,15 +99,6 @@ class _Gathering:
     open: dict[int, OpenCapture] = field(default_factory=dict)
 
 
-def content_of_mark(element: InFlight) -> int | bool:
-    """What is stored of a mark among captured batches, which are lists: a watermark's timestamp,
-    or whether the channel is idle."""
-    if isinstance(element, Watermark):
-        return element.timestamp
-    assert isinstance(element, IdleStatus)
-    return element.idle
-
-
 class Subtask:
     """One parallel instance of a task.
 
@@ -162,6 +153,7 @@ class Subtask:
             channel.wake_sender = self.wakeup.set
 
     def _new_time(self) -> EventTime:
+        """A loop's event time is that of what comes in from outside."""
         gate, untimed = self.gate, self.chain.untimed_ports
         ignored = gate.back | {n for n, port in enumerate(gate.ports) if port in untimed}
         names = [str(channel.id) for channel in gate.channels]
@@ -425,7 +417,7 @@ class Subtask:
         return ChannelSection(name, elements, self._handle_of)
 
     def _handle_of(self, element: InFlight) -> Captured:
-        if type(element) is Batch:
+        if isinstance(element, Batch):
             return self.capture_batch(element)
         return Captured(content_of_mark(element), self.context.serializer, step=self.id.task)
 
@@ -512,8 +504,6 @@ class Subtask:
     def _take_mark(self, channel: int, mark: Element) -> None:
         """Note what a channel announces; it is worked off before anything else is taken."""
         assert self.time is not None
-        if channel in self.gate.back:
-            return  # a loop's event time is that of what comes in from outside
         if isinstance(mark, Watermark):
             self.time.inputs.advance(channel, mark.timestamp)
         elif isinstance(mark, IdleStatus):
