@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs/how-to/loops.md"
-PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+from tests.docs.pages import lines_printed_by, programs_of
+
+PROGRAMS = programs_of("loops.md")
 OUTPUT = [
     ["0.5", "0.625", "0.75"],
     ["1 after 1 calls", "2 after 2 calls", "3 after 3 calls"],
@@ -23,9 +21,5 @@ def test_page_has_two_programs() -> None:
 
 @pytest.mark.parametrize("number", range(len(OUTPUT)))
 def test_program_runs_and_prints_what_the_page_says(number: int, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAMS[number], encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, check=True, timeout=30
-    )
-    assert sorted(done.stdout.splitlines()) == OUTPUT[number]
+    printed = lines_printed_by(PROGRAMS[number], tmp_path)
+    assert sorted(printed) == OUTPUT[number]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs/how-to/two-inputs.md"
-PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+from tests.docs.pages import lines_printed_by, programs_of
+
+PROGRAMS = programs_of("two-inputs.md")
 # The order between the two inputs is not promised: both outputs of the second program are right.
 OUTPUT = [
     [{"order 1 is paid"}],
@@ -24,9 +22,5 @@ def test_page_has_two_programs() -> None:
 
 @pytest.mark.parametrize("number", range(len(OUTPUT)))
 def test_program_runs_and_prints_what_follows_from_its_records(number: int, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAMS[number], encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, check=True, timeout=30
-    )
-    assert set(done.stdout.splitlines()) in OUTPUT[number]
+    printed = lines_printed_by(PROGRAMS[number], tmp_path)
+    assert set(printed) in OUTPUT[number]

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import streamcp as sc
 from streamcp.testing.running import run_job
+from tests.docs.pages import lines_printed_by, programs_of
 
-PAGE = Path(__file__).parents[2] / "docs/how-to/windows.md"
-PROGRAM, OWN = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+PROGRAM, OWN = programs_of("windows.md")
 
 
 def test_program_prints_the_totals_of_each_minute(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, check=True, timeout=30
-    )
-    assert sorted(done.stdout.splitlines()) == [
+    assert sorted(lines_printed_by(PROGRAM, tmp_path)) == [
         "de 5.0 in 1",
         "de 7.0 in 1",
         "fr 1.0 in 1",

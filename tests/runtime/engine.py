@@ -273,6 +273,12 @@ async def until(condition: Any, turns: int = 20_000) -> None:
     raise AssertionError(f"it never came true: {condition}")
 
 
+async def finish(engine: Engine) -> None:
+    """Run a job until every subtask has ended."""
+    async with engine.running():
+        await until(lambda: all(subtask.ended for subtask in engine.subtasks))
+
+
 class Gate:
     """An awaitable place at which calls wait until the test lets them pass."""
 

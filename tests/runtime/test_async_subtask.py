@@ -12,7 +12,7 @@ import pytest
 import streamcp as sc
 from streamcp.errors import StepFailed
 from streamcp.runners.life import first_cause
-from tests.runtime.engine import Engine, Gate, settle, until
+from tests.runtime.engine import Engine, Gate, finish, settle, until
 
 virtual_time = pytest.mark.asyncio(loop_factories=["asyncio"])
 
@@ -48,11 +48,6 @@ class Bench:
             step.sink(write, name="out")
         if options.get("on_error") == "divert":
             step.errors.sink(write_errors, name="errors")
-
-
-async def finish(engine: Engine) -> None:
-    async with engine.running():
-        await until(lambda: all(subtask.ended for subtask in engine.subtasks))
 
 
 async def test_ordered_results_come_in_the_order_of_their_records() -> None:

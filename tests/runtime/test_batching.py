@@ -17,7 +17,7 @@ from streamcp.runtime.batching import BatchRun
 from streamcp.runtime.meters import StepMeter
 from streamcp.testing.clock import ManualClock
 from streamcp.testing.loop import VirtualTimeLoop
-from tests.runtime.engine import Engine, bare_context, settle, until
+from tests.runtime.engine import Engine, bare_context, finish, settle, until
 
 virtual_time = pytest.mark.asyncio(loop_factories=["asyncio"])
 
@@ -112,11 +112,6 @@ def job_of(source: Any, *, size: int = 4, wait: str = "1h", parallelism: int = 1
     batches = stream.batch(size, wait, name="batch", parallelism=parallelism)
     batches.rebalance().sink(write, name="out")
     return job, out
-
-
-async def finish(engine: Engine) -> None:
-    async with engine.running():
-        await until(lambda: all(subtask.ended for subtask in engine.subtasks))
 
 
 @sc.source

@@ -17,7 +17,7 @@ from streamcp.errors import StepFailed
 from streamcp.runners.life import first_cause
 from streamcp.runtime import call_ids
 from streamcp.runtime.call_ids import StepCallIds, SubtaskCallIds
-from tests.runtime.engine import Engine, Gate, settle, until
+from tests.runtime.engine import Engine, Gate, finish, settle, until
 
 # ---- plain
 
@@ -198,11 +198,6 @@ class Bench:
 
     async def write(self, records: Sequence[Any]) -> None:
         self.out += records
-
-
-async def finish(engine: Engine) -> None:
-    async with engine.running():
-        await until(lambda: all(subtask.ended for subtask in engine.subtasks))
 
 
 def orders(users: str) -> list[Order]:

@@ -15,7 +15,7 @@ from streamcp.elements import Batch, Watermark
 from streamcp.errors import BuildError, RestoreRefused
 from streamcp.runners.life import first_cause
 from streamcp.testing.loop import VirtualTimeLoop
-from tests.runtime.engine import Engine, Gate, settle, until
+from tests.runtime.engine import Engine, Gate, finish, settle, until
 
 virtual_time = pytest.mark.asyncio(loop_factories=["asyncio"])
 
@@ -150,11 +150,6 @@ class Bench:
         assert self.late == []
         assert found == self.expected
         assert len(windows) == len(found)
-
-
-async def finish(engine: Engine) -> None:
-    async with engine.running():
-        await until(lambda: all(subtask.ended for subtask in engine.subtasks))
 
 
 @pytest.mark.parametrize("kind", KINDS)

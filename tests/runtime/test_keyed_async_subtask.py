@@ -13,7 +13,7 @@ import streamcp as sc
 from streamcp.errors import JobFailed, StepFailed
 from streamcp.testing.clock import ManualClock
 from streamcp.testing.loop import VirtualTimeLoop
-from tests.runtime.engine import Engine, Gate, settle, until
+from tests.runtime.engine import Engine, Gate, finish, settle, until
 
 virtual_time = pytest.mark.asyncio(loop_factories=["asyncio"])
 
@@ -65,11 +65,6 @@ class Bench:
         if isinstance(loop, VirtualTimeLoop):
             options.setdefault("clock", loop.clock)
         return Engine(self.job, **options)
-
-
-async def finish(engine: Engine) -> None:
-    async with engine.running():
-        await until(lambda: all(subtask.ended for subtask in engine.subtasks))
 
 
 def state_of(engine: Engine, checkpoint_id: int) -> dict[str, tuple[Any, tuple[int, ...]]]:

@@ -16,7 +16,7 @@ from streamcp.runners.life import first_cause
 from streamcp.runtime.keyed_steps import Effects
 from streamcp.testing.clock import ManualClock
 from streamcp.testing.loop import VirtualTimeLoop
-from tests.runtime.engine import Engine, Gate, until
+from tests.runtime.engine import Engine, Gate, finish
 
 virtual_time = pytest.mark.asyncio(loop_factories=["asyncio"])
 
@@ -49,11 +49,6 @@ class Bench:
         if isinstance(loop, VirtualTimeLoop):
             options.setdefault("clock", loop.clock)
         return Engine(self.job, **options)
-
-
-async def finish(engine: Engine) -> None:
-    async with engine.running():
-        await until(lambda: all(subtask.ended for subtask in engine.subtasks))
 
 
 RECORDS = [("a", 1), ("b", 10), ("a", 2), ("b", 20), ("a", 3)]

@@ -14,7 +14,7 @@ from streamcp.errors import StepFailed
 from streamcp.observability.events import BreakerClosed, BreakerOpened
 from streamcp.runners.life import first_cause
 from streamcp.testing.loop import VirtualTimeLoop
-from tests.runtime.engine import Engine, until
+from tests.runtime.engine import Engine, Outputs, until
 
 # Everything here waits for time.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
@@ -48,12 +48,11 @@ class Service:
         return [at for at, _ in self.calls]
 
 
-class Bench:
+class Bench(Outputs):
     """A job whose one coroutine step calls `fn`."""
 
     def __init__(self, fn: Any, records: Sequence[Any], verb: str = "map", **options: Any) -> None:
-        self.out: list[Any] = []
-        self.errors: list[Any] = []
+        super().__init__()
         self.job = sc.Job("job")
         stream = self.job.source(sc.items(records), name="source").rebalance()
         if verb == "process":
@@ -62,15 +61,7 @@ class Bench:
         else:
             step = getattr(stream, verb)(fn, name="step", **options)
         if verb != "for_each":
-            step.rebalance().sink(self.write, name="out")
-        if options.get("on_error") == "divert":
-            step.errors.rebalance().sink(self.write_errors, name="errors")
-
-    async def write(self, records: Sequence[Any]) -> None:
-        self.out += records
-
-    async def write_errors(self, records: Sequence[Any]) -> None:
-        self.errors += records
+            self.collect(step, diverts=options.get("on_error") == "divert")
 
     def engine(self, **options: Any) -> Engine:
         loop = asyncio.get_running_loop()

@@ -12,7 +12,7 @@ import streamcp as sc
 from streamcp.checkpoint.snapshot import IN_FLIGHT
 from streamcp.identifiers import SubtaskId
 from streamcp.testing.clock import ManualClock
-from tests.runtime.engine import Engine, Gate, settle, until
+from tests.runtime.engine import Engine, Gate, finish, settle, until
 
 virtual_time = pytest.mark.asyncio(loop_factories=["asyncio"])
 
@@ -73,11 +73,6 @@ def in_flight(engine: Engine, checkpoint_id: int) -> dict[str, int]:
         for _, section in engine.disk.written[checkpoint_id]
         if section.kind in IN_FLIGHT and section.kind == "channel"
     }
-
-
-async def finish(engine: Engine) -> None:
-    async with engine.running():
-        await until(lambda: all(subtask.ended for subtask in engine.subtasks))
 
 
 async def check_goes_on(walk: Walk, engine: Engine, checkpoint_id: int, before: int) -> None:

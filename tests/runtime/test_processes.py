@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import streamcp as sc
-from tests.runtime.engine import Engine, until
+from tests.runtime.engine import Engine, Outputs, finish, until
 
 # Processes are slow to begin; one loop is enough.
 one_loop = pytest.mark.asyncio(loop_factories=["fastest"])
@@ -33,30 +33,16 @@ class Odd(Exception):
         super().__init__(f"{number}: {why}")
 
 
-class Bench:
+class Bench(Outputs):
     def __init__(
         self, fn: Any, records: Sequence[Any] = range(4), verb: str = "map", **options: Any
     ) -> None:
-        self.out: list[Any] = []
-        self.errors: list[Any] = []
+        super().__init__()
         self.job = sc.Job("job", types=[Item])
         stream: Any = self.job.source(sc.items(records), name="source").rebalance()
         options = {"concurrency": 2, **options}
         step = getattr(stream, verb)(fn, name="step", executor="process", **options)
-        step.rebalance().sink(self.write, name="out")
-        if options.get("on_error") == "divert":
-            step.errors.rebalance().sink(self.write_errors, name="errors")
-
-    async def write(self, records: Sequence[Any]) -> None:
-        self.out += records
-
-    async def write_errors(self, records: Sequence[Any]) -> None:
-        self.errors += records
-
-
-async def finish(engine: Engine) -> None:
-    async with engine.running():
-        await until(lambda: all(subtask.ended for subtask in engine.subtasks))
+        self.collect(step, diverts=options.get("on_error") == "divert")
 
 
 @one_loop

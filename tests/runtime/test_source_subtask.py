@@ -10,7 +10,7 @@ import pytest
 
 import streamcp as sc
 from streamcp.errors import StepFailed
-from tests.runtime.engine import Engine, Gate, settle, until
+from tests.runtime.engine import Engine, Gate, finish, settle, until
 
 virtual_time = pytest.mark.asyncio(loop_factories=["asyncio"])
 
@@ -60,11 +60,6 @@ def job_of(source: Any, out: Out, parallelism: int | None = None) -> sc.Job:
     stream = job.source(source, name="source", parallelism=parallelism)
     stream.sink(out.write, name="out", parallelism=parallelism)
     return job
-
-
-async def finish(engine: Engine) -> None:
-    async with engine.running():
-        await until(lambda: all(subtask.ended for subtask in engine.subtasks))
 
 
 async def test_source_that_ends_at_once_hands_on_all_records() -> None:

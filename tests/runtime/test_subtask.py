@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import streamcp as sc
-from tests.runtime.engine import Engine, Gate, settle, until
+from tests.runtime.engine import Engine, Gate, finish, settle, until
 
 
 @dataclass
@@ -49,11 +49,6 @@ def _counts(records: int, key: int) -> range:
 def _count(record: tuple[str, int], counter: Counter, ctx: sc.KeyContext[int]) -> list[Any]:
     counter.seen += 1
     return [(counter.seen, ctx.key)]
-
-
-async def finish(engine: Engine) -> None:
-    async with engine.running():
-        await until(lambda: all(subtask.ended for subtask in engine.subtasks))
 
 
 async def check_restored(

@@ -18,7 +18,7 @@ from streamcp.runners.life import first_cause
 from streamcp.runtime import executing
 from streamcp.runtime.threads import Threads
 from streamcp.testing.clock import ManualClock
-from tests.runtime.engine import Engine, settle, until
+from tests.runtime.engine import Engine, Outputs, finish, settle, until
 
 COLOUR: ContextVar[str] = ContextVar("colour of a thread", default="none")
 
@@ -47,32 +47,18 @@ class Doors:
             self._open[number].set()
 
 
-class Bench:
+class Bench(Outputs):
     def __init__(
         self, fn: Any, records: Sequence[Any] = range(6), verb: str = "map", **options: Any
     ) -> None:
-        self.out: list[Any] = []
-        self.errors: list[Any] = []
+        super().__init__()
         self.job = sc.Job("job", types=[Item])
         stream: Any = self.job.source(sc.items(records), name="source").rebalance()
         if verb == "process":
             stream = stream.key_by(lambda record: record % 2)
         step = getattr(stream, verb)(fn, name="step", executor="thread", **options)
         if verb != "for_each":
-            step.rebalance().sink(self.write, name="out")
-        if options.get("on_error") == "divert":
-            step.errors.rebalance().sink(self.write_errors, name="errors")
-
-    async def write(self, records: Sequence[Any]) -> None:
-        self.out += records
-
-    async def write_errors(self, records: Sequence[Any]) -> None:
-        self.errors += records
-
-
-async def finish(engine: Engine) -> None:
-    async with engine.running():
-        await until(lambda: all(subtask.ended for subtask in engine.subtasks))
+            self.collect(step, diverts=options.get("on_error") == "divert")
 
 
 def in_a_thread(record: int) -> bool:
