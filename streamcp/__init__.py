@@ -14,9 +14,10 @@ if TYPE_CHECKING:
         KeyedConnectedBroadcast,
     )
     from streamcp.api.jobs import Job
+    from streamcp.api.keyed import KeyedStream
     from streamcp.api.parameters import JobFactory, job
     from streamcp.api.sources import source
-    from streamcp.api.streams import BroadcastStream, KeyedStream, SinkStep, Step, Stream
+    from streamcp.api.streams import BroadcastStream, SinkStep, Step, Stream
     from streamcp.api.windows import Windowed, WindowedStream, WindowProcess
     from streamcp.config import Checkpoints, CircuitBreaker, Rate, Restart, Retry
     from streamcp.connectors import files
@@ -191,7 +192,7 @@ _HOMES = {
     "JobResult": "streamcp.runners.handle:JobResult",
     "KeyContext": "streamcp.operators.context:KeyContext",
     "KeyedConnectedBroadcast": "streamcp.api.connected:KeyedConnectedBroadcast",
-    "KeyedStream": "streamcp.api.streams:KeyedStream",
+    "KeyedStream": "streamcp.api.keyed:KeyedStream",
     "Last": "streamcp.operators.aggregates:Last",
     "Max": "streamcp.operators.aggregates:Max",
     "Mean": "streamcp.operators.aggregates:Mean",
