@@ -53,6 +53,7 @@ class AsyncCallOptions(PooledOptions, total=False):
 
 
 _STEP = frozenset(StepOptions.__annotations__)
+_PLAIN = frozenset(PlainOptions.__annotations__)
 _SINK = frozenset(SinkOptions.__annotations__)
 _POOLED = frozenset(PooledOptions.__annotations__) | {"executor"}
 _ASYNC_CALL = frozenset(AsyncCallOptions.__annotations__) | {"executor"}
@@ -64,6 +65,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "for_each": _POOLED,
     "batch": _STEP,
     "unbatch": _STEP,
+    "inspect": _PLAIN,
     "branch": _STEP,
     "iterate": _STEP,
     "process": _POOLED,

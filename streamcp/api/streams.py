@@ -25,14 +25,16 @@ from typing import (
     Any,
     Generic,
     Literal,
+    Self,
     TypeAlias,
     TypeGuard,
     Unpack,
     overload,
 )
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeIs, TypeVar
 
+from streamcp.api.functions import kind_of, name_of
 from streamcp.api.options import (
     AsyncCallOptions,
     PlainOptions,
@@ -65,6 +67,7 @@ from streamcp.operators.steps import (
     FilterStep,
     FlatMapStep,
     ForEachStep,
+    InspectStep,
     IterateStep,
     MapStep,
     ProcessStep,
@@ -176,6 +179,10 @@ class Stream(Generic[T_co]):
     ) -> Step[T_co, U]: ...
     @overload
     def filter(
+        self, fn: Callable[[T_co], TypeIs[U]], **options: Unpack[PlainOptions]
+    ) -> Step[T_co, U]: ...
+    @overload
+    def filter(
         self,
         fn: Callable[[T_co], Coroutine[Any, Any, object]],
         **options: Unpack[AsyncCallOptions],
@@ -216,7 +223,8 @@ class Stream(Generic[T_co]):
     def filter(
         self, fn: Callable[..., Any], *, uses: Opens[Any] | None = None, **options: Any
     ) -> Step[Any, Any]:
-        """Emit the records for which `fn(record)` is true; a TypeGuard narrows their type."""
+        """Emit the records for which `fn(record)` is true; a TypeGuard or TypeIs narrows their
+        type."""
         return self._call("filter", FilterStep, fn, uses, options)
 
     @overload
@@ -380,17 +388,62 @@ class Stream(Generic[T_co]):
             connections += other._connections
         return Stream(self._graph, connections)
 
+    @overload
+    def branch(
+        self, fn: Callable[[T_co], TypeGuard[U]], /, **options: Unpack[StepOptions]
+    ) -> tuple[Stream[U], Stream[T_co]]: ...
+    @overload
+    def branch(
+        self, fn: Callable[[T_co], TypeIs[U]], /, **options: Unpack[StepOptions]
+    ) -> tuple[Stream[U], Stream[T_co]]: ...
+    @overload
     def branch(
         self, fn: Callable[[T_co], object], /, **options: Unpack[StepOptions]
-    ) -> tuple[Stream[T_co], Stream[T_co]]:
-        """Split in two: the records for which `fn(record)` is true, and the others.
+    ) -> tuple[Stream[T_co], Stream[T_co]]: ...
+    def branch(
+        self, fn: Callable[[Any], object], /, **options: Any
+    ) -> tuple[Stream[Any], Stream[Any]]:
+        """Split in two: the records for which `fn(record)` is true, and the others; a TypeGuard or
+        TypeIs narrows the type of the former. For more than two, branch the others again.
 
         `fn` is called once per record."""
         self._check("branch", options)
         check_plain("branch", fn, arguments="record")
         node = self._add(BranchStep(fn), options)
-        yes, no = (Stream[T_co](self._graph, (Connection(node, side),)) for side in ("yes", "no"))
+        yes, no = (Stream[Any](self._graph, (Connection(node, side),)) for side in ("yes", "no"))
         return yes, no
+
+    def inspect(
+        self, fn: Callable[[T_co], object], /, **options: Unpack[PlainOptions]
+    ) -> Step[T_co, T_co]:
+        """Call `fn(record)` for its effect and pass the record on, as it is: to log or to count.
+
+        What `fn` does is not undone by a restore, and is done again. A record at which it fails is
+        one whose step failed: by default the job does, see `on_error`."""
+        self._check("inspect", options)
+        check_plain("inspect", fn, arguments="record")
+        spec = InspectStep(fn, on_error=options.get("on_error", "fail"))
+        return Step(self._graph, self._add(spec, options))
+
+    def tap(self, draw: Callable[[Self], object], /) -> Self:
+        """Draw something aside in the middle of a chain: `draw(stream)` is called once, now, with
+        this stream, which is returned. `.tap(lambda orders: orders.sink(archive, name="archive"))`
+        is what reading a stream twice is without a name for it.
+
+        What reads aside gets every record, and holds the others back if it is slow: it is part of
+        the job like any step. What `draw` returns is left alone.
+
+        Raises DefinitionError for a sink, which goes into such a function, and for a function that
+        draws nothing."""
+        _check_tap(draw)
+        before = len(self._graph.nodes)
+        draw(self)
+        if len(self._graph.nodes) == before:
+            raise DefinitionError(
+                f"tap({name_of(draw)}) has drawn no step: it is called once, with the stream; to "
+                f"look at each record write .inspect({name_of(draw)})"
+            )
+        return self
 
     def batch(
         self, max_size: int, max_wait: Duration, /, **options: Unpack[StepOptions]
@@ -498,6 +551,14 @@ class Stream(Generic[T_co]):
 
 def _same(records: Iterable[U]) -> Iterable[U]:
     return records
+
+
+def _check_tap(draw: Callable[..., object]) -> None:
+    if not callable(draw) or kind_of(draw) != "plain":
+        raise DefinitionError(
+            f"tap({name_of(draw)}): a function that draws is needed; a sink goes into it: "
+            ".tap(lambda stream: stream.sink(...))"
+        )
 
 
 def _check_retry(contract: Contract) -> None:

@@ -87,6 +87,11 @@ class ForEachStep(Call):
 
 
 @dataclass(frozen=True, slots=True)
+class InspectStep(Call):
+    """Calls `fn(record)` for its effect, and emits the record."""
+
+
+@dataclass(frozen=True, slots=True)
 class BranchStep:
     """Emits each record on the output "yes" or "no"; `fn` is called once per record."""
 
@@ -196,6 +201,7 @@ StepSpec: TypeAlias = (
     | FlatMapStep
     | BatchStep
     | ForEachStep
+    | InspectStep
     | BranchStep
     | IterateStep
     | ReduceStep

@@ -39,6 +39,7 @@ from streamcp.operators.steps import (
     FilterStep,
     FlatMapStep,
     ForEachStep,
+    InspectStep,
     IterateStep,
     KeyedBroadcastStep,
     MapStep,
@@ -232,7 +233,7 @@ class LoopWriter:
             case MapStep():
                 self._try(number, record, f"{result} = {call}")
                 self._check(number, record)
-                self._onward(node, number, "main", result, count)
+                self._onward(node, number, "main", result, self._passed(node, number, count))
             case FilterStep():
                 if self._checking:
                     self._try(number, record, f"{result} = {call}")
@@ -246,10 +247,19 @@ class LoopWriter:
             case ForEachStep():
                 self._try(number, record, f"{result} = {call}")
                 self._check(number, record)
+            case InspectStep():
+                self._try(number, record, f"{result} = {call}")
+                self._check(number, record)
+                self._onward(node, number, "main", record, self._passed(node, number, count))
 
     def _check(self, number: int, record: str) -> None:
         if self._checking:
             self._line(f"check{number}({record}, r{number})")
+
+    def _passed(self, node: Node, number: int, count: str) -> str:
+        """Count what passes a step that emits one value per record: all, unless failed records are
+        left out."""
+        return count if self._chain.reporter(node).fails else self._counted(number)
 
     def _counted(self, number: int) -> str:
         """Count the values that pass here: by the length of the list that they come into, if

@@ -20,6 +20,7 @@ from streamcp.operators.steps import (
     FilterStep,
     FlatMapStep,
     ForEachStep,
+    InspectStep,
     MapStep,
     ProcessStep,
     ReduceStep,
@@ -178,6 +179,21 @@ def test_branch_is_one_step_with_two_outputs(job: sc.Job, stream: AnyStream) -> 
     assert _senders(second) == [(1, "no", Forward)]
 
 
+def test_inspect_is_a_step_that_reads_and_is_read(job: sc.Job, stream: AnyStream) -> None:
+    stream.inspect(print, name="seen", on_error="drop").for_each(print)
+    seen, last = job.graph.nodes[1:]
+    assert seen.spec == InspectStep(print, on_error="drop")
+    assert _senders(last) == [(1, "main", Forward)]
+
+
+def test_tap_draws_aside_and_returns_the_same_stream(job: sc.Job, keyed: AnyKeyed) -> None:
+    def aside(tapped: AnyKeyed) -> None:
+        tapped.count(name="n").sink(sc.discard(), name="counted")
+
+    assert keyed.tap(aside) is keyed
+    assert [node.name for node in job.graph.nodes[1:]] == ["n", "counted"]
+
+
 def test_union_is_a_step_with_several_inputs(job: sc.Job, stream: AnyStream) -> None:
     stream.map(str).union(stream, stream.map(int)).for_each(print)
     assert _senders(_last(job)) == [
@@ -284,6 +300,11 @@ REFUSED: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ("for_each", lambda s, k: s.for_each(many), "a function that returns"),
     ("key_by", lambda s, k: s.key_by(slow), "plain function"),
     ("branch", lambda s, k: s.branch(slow), "plain function"),
+    ("inspect", lambda s, k: s.inspect(slow), "plain function"),
+    ("inspect_option", lambda s, k: s.inspect(print, concurrency=2), "no option 'concurrency'"),
+    ("tap_sink", lambda s, k: s.tap(slow), "stream.sink(...)"),
+    ("tap_sink_object", lambda s, k: s.tap(sc.discard()), "stream.sink(...)"),
+    ("tap_of_records", lambda s, k: s.tap(id), r"write .inspect\(id\)"),
     ("reduce", lambda s, k: k.reduce(slow), "plain function"),
     ("scan_value", lambda s, k: k.scan(0, max), "not a value"),
     ("scan_start", lambda s, k: k.scan(slow, max), "plain function"),

@@ -59,6 +59,7 @@ VERBS: dict[str, tuple[Callable[[int], Any], list[int]]] = {
     "map": (odd_fails, [0, 2, 4]),
     "filter": (odd_fails, [2, 4]),
     "flat_map": (lambda record: [odd_fails(record)] * 2, [0, 0, 2, 2, 4, 4]),
+    "inspect": (odd_fails, [0, 2, 4]),
 }
 
 
@@ -70,6 +71,7 @@ def test_dropped_failures_leave_the_others_in_order(verb: str) -> None:
     assert job.out == expected
     meters = {node.label: meter for node, meter in engine["source"].chain.meters.items()}
     assert (meters["step"].records_in, meters["step"].dropped) == (6, 3)
+    assert meters["step"].records_out == len(expected)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -105,7 +107,7 @@ def test_stop_iteration_of_a_function_is_a_failure_and_ends_nothing(verb: str) -
     assert [record for record in job.out if record] == [2, 3]
 
 
-@pytest.mark.parametrize("verb", ["map", "filter", "flat_map"])
+@pytest.mark.parametrize("verb", ["map", "filter", "flat_map", "inspect"])
 def test_first_result_that_must_be_awaited_fails_and_names_the_remedy(verb: str) -> None:
     async def wait(record: int) -> int:
         return record
@@ -113,6 +115,14 @@ def test_first_result_that_must_be_awaited_fails_and_names_the_remedy(verb: str)
     with pytest.RaisesGroup(StepFailed, flatten_subgroups=True) as caught:
         Job([1], lambda s: getattr(s, verb)(lambda record: wait(record), name="step")).run()
     assert "async def" in str(first_cause(caught.value))
+
+
+def test_inspected_records_go_on_as_they_are_each_seen_once_in_order() -> None:
+    seen: list[int] = []
+    job = Job(range(6), lambda s: s.filter(lambda n: n != 3).inspect(seen.append).map(str))
+    job.run()
+    assert seen == [0, 1, 2, 4, 5]
+    assert job.out == ["0", "1", "2", "4", "5"]
 
 
 def test_generator_that_fails_while_it_is_read_emits_nothing_of_its_record() -> None:
@@ -133,38 +143,41 @@ def test_failing_key_function_names_the_record() -> None:
     assert "record 1" in str(first_cause(caught.value))
 
 
+# What a verb draws, and what it makes of a list.
+IN_A_CHAIN: dict[str, tuple[Callable[[Any], Any], Callable[[list[int]], list[int]]]] = {
+    "map": (lambda s: s.map(lambda n: n + 1), lambda records: [n + 1 for n in records]),
+    "filter": (lambda s: s.filter(lambda n: n % 3), lambda records: [n for n in records if n % 3]),
+    "flat_map": (
+        lambda s: s.flat_map(lambda n: [n] * (n % 3)),
+        lambda records: [n for n in records for _ in range(n % 3)],
+    ),
+    "drop": (
+        lambda s: s.map(lambda n: 12 // n, on_error="drop"),
+        lambda records: [12 // n for n in records if n],
+    ),
+    "inspect": (
+        lambda s: s.inspect(lambda n: 12 // n, on_error="drop"),
+        lambda records: [n for n in records if n],
+    ),
+}
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.integers(-5, 5), max_size=30),
-    st.lists(st.sampled_from(["map", "filter", "flat_map", "drop"]), max_size=9),
+    st.lists(st.sampled_from(sorted(IN_A_CHAIN)), max_size=9),
 )
 def test_any_chain_of_steps_does_what_a_plain_loop_does(
     records: list[int], verbs: list[str]
 ) -> None:
     def build(stream: Any) -> Any:
         for verb in verbs:
-            match verb:
-                case "map":
-                    stream = stream.map(lambda n: n + 1)
-                case "filter":
-                    stream = stream.filter(lambda n: n % 3)
-                case "flat_map":
-                    stream = stream.flat_map(lambda n: [n] * (n % 3))
-                case "drop":
-                    stream = stream.map(lambda n: 12 // n, on_error="drop")
+            stream = IN_A_CHAIN[verb][0](stream)
         return stream
 
     expected = list(records)
     for verb in verbs:
-        match verb:
-            case "map":
-                expected = [n + 1 for n in expected]
-            case "filter":
-                expected = [n for n in expected if n % 3]
-            case "flat_map":
-                expected = [n for n in expected for _ in range(n % 3)]
-            case "drop":
-                expected = [12 // n for n in expected if n]
+        expected = IN_A_CHAIN[verb][1](expected)
     job = Job(records, build)
     job.run()
     assert job.out == expected

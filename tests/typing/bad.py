@@ -99,6 +99,10 @@ orders.map(str, executor="fiber")  # error: no such executor
 orders.map(max, executor="process", uses=open_http)  # error: it is of one process
 orders.map(str, executor=4)  # error: nor is a number one
 orders.branch(lambda o: o.id > 3, executor="thread")  # error: a branch is inline
+orders.inspect(print, concurrency=2)  # error: inspect is inline
+orders.inspect(len)  # error: an order has no length
+orders.tap(lambda s: s.count())  # error: not keyed
+orders.tap(print, name="tap")  # error: it is no step
 orders.map(notify, concurency=8)  # error: misspelt
 orders.map(notify, timeout=2)  # error: a bare number is no duration
 orders.map(notify, rate=100)  # error: a bare number is no rate

@@ -6,6 +6,8 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeGuard, assert_type
 
+from typing_extensions import TypeIs
+
 import streamcp as sc
 from tests.typing.models import (
     Http,
@@ -119,7 +121,34 @@ assert_type(orders.key_by(lambda o: o.country).batch(100, "1s"), sc.Stream[list[
 # ---- union, branch, rebalance
 assert_type(orders.map(lambda o: o.id).union(orders.map(lambda o: o.country)), sc.Stream[int | str])
 assert_type(orders.branch(lambda o: o.id > 3), tuple[sc.Stream[Order], sc.Stream[Order]])
+numbers_or_texts = orders.map(lambda o: o.id).union(orders.map(lambda o: o.country))
+
+
+def is_number(value: int | str) -> TypeGuard[int]:
+    return isinstance(value, int)
+
+
+def is_a_text(value: object) -> TypeIs[str]:
+    return isinstance(value, str)
+
+
+assert_type(
+    numbers_or_texts.branch(is_number, name="kinds"), tuple[sc.Stream[int], sc.Stream[int | str]]
+)
+assert_type(numbers_or_texts.branch(is_a_text), tuple[sc.Stream[str], sc.Stream[int | str]])
+assert_type(numbers_or_texts.filter(is_number), sc.Step[int | str, int])
+assert_type(numbers_or_texts.filter(is_a_text), sc.Step[int | str, str])
 assert_type(orders.rebalance(), sc.Stream[Order])
+
+# ---- inspect, tap
+assert_type(orders.inspect(print, name="seen"), sc.Step[Order, Order])
+assert_type(orders.inspect(print, on_error="divert").errors, sc.Stream[sc.Failure[Order]])
+assert_type(orders.tap(lambda s: s.for_each(print)), sc.Stream[Order])
+assert_type(orders.map(price).tap(lambda s: s.errors.for_each(print)), sc.Step[Order, float])
+assert_type(
+    orders.key_by(lambda o: o.country).tap(lambda s: s.count(name="n").for_each(print)),
+    sc.KeyedStream[str, Order],
+)
 anything: sc.Stream[object] = orders
 
 
