@@ -4,5 +4,8 @@ import sys
 
 from benchmarks import backpressure, endurance, incremental, micro, windows
 from benchmarks.harness import main
+from benchmarks.nexmark import measuring as nexmark
 
-sys.exit(main([micro.SUITE, backpressure.SUITE, endurance.SUITE, incremental.SUITE, windows.SUITE]))
+SUITES = (micro, backpressure, endurance, incremental, windows, nexmark)
+
+sys.exit(main([module.SUITE for module in SUITES]))

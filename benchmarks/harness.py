@@ -220,7 +220,8 @@ class Run(Generic[S]):
 
 @dataclass
 class Suite(Generic[S]):
-    """Benchmarks that share their sizes. `add_options` and `resize` add options of its own."""
+    """Benchmarks that share their sizes. `add_options` and `resize` add options of its own; with
+    `checks_always` what is wrong (`check`) is an error without --check too."""
 
     name: str
     benchmarks: Mapping[str, Benchmark[S]]
@@ -229,6 +230,7 @@ class Suite(Generic[S]):
     add_options: Callable[[argparse.ArgumentParser], None] = lambda parser: None
     resize: Callable[[S, argparse.Namespace], S] = lambda sizes, options: sizes
     needs_loop: bool = True
+    checks_always: bool = False
 
 
 @dataclass
@@ -236,12 +238,17 @@ class Report:
     """The rows of one suite, by benchmark."""
 
     suite: str
+    checks_always: bool = False
     rows: dict[str, list[Row]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
     def with_verdict(self, verdict: Verdict) -> list[Row]:
         """All rows that are judged so."""
         return [row for rows in self.rows.values() for row in rows if row.verdict == verdict]
+
+    def is_wrong(self) -> bool:
+        """Tell whether something is wrong, however fast it is."""
+        return any(row.target == Target(1.0, 1.0) for row in self.with_verdict("missed"))
 
 
 def parse(suites: Sequence[Suite[Any]], arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -284,7 +291,8 @@ def main(suites: Sequence[Suite[Any]], arguments: Sequence[str] | None = None) -
         console.print(_table("undecided: the interval is too wide to tell", undecided))
     if missed:
         console.print(_table("missed", missed))
-    return 1 if missed and options.check else 0
+    wrong = any(report.checks_always and report.is_wrong() for report in reports)
+    return 1 if wrong or (missed and options.check) else 0
 
 
 def _run(suite: Suite[S], options: argparse.Namespace, console: Console) -> Report | None:
@@ -297,7 +305,7 @@ def _run(suite: Suite[S], options: argparse.Namespace, console: Console) -> Repo
     if not chosen:
         return None
     sizes = suite.resize(suite.quick if options.quick else suite.full, options)
-    report = Report(suite.name)
+    report = Report(suite.name, suite.checks_always)
     for name, benchmark in chosen.items():
         started = time.perf_counter()
         report.rows[name] = _run_one(name, benchmark, sizes, options.seed, console, suite)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Sequence
@@ -96,6 +97,19 @@ def test_only_check_makes_a_missed_target_an_error(capsys: pytest.CaptureFixture
     assert main([make_suite(MISSED)], ["--only", "one"]) == 0
     assert main([make_suite(MISSED)], ["--only", "one", "--check"]) == 1
     assert "too slow" in capsys.readouterr().out.rpartition("missed\n")[2]
+
+
+def test_suite_whose_checks_always_count_is_an_error_when_one_is_wrong() -> None:
+    rows = {"slow": MISSED, "right": check("right", True), "wrong": check("wrong", False)}
+    suites = {
+        name: dataclasses.replace(make_suite(row), checks_always=True) for name, row in rows.items()
+    }
+    assert {name: main([suite], ["--only", "one"]) for name, suite in suites.items()} == {
+        "slow": 0,
+        "right": 0,
+        "wrong": 1,
+    }
+    assert main([suites["slow"]], ["--only", "broken"]) == 1
 
 
 def test_undecided_target_is_no_error() -> None:

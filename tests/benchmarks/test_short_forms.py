@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks import backpressure, endurance, incremental, micro, outstanding, windows
 from benchmarks.harness import Suite, main
+from benchmarks.nexmark import measuring as nexmark
 
 MICRO = micro.Sizes(records=2000, calls=200, rounds=1, checkpoint_rounds=1, checkpoint_seconds=0.1)
 BACKPRESSURE = backpressure.Sizes(
@@ -71,6 +72,18 @@ def test_micro_measures(name: str, tmp_path: Path) -> None:
 def test_windows_measures(name: str, tmp_path: Path) -> None:
     rows = run(windows.SUITE, windows.Sizes(records=2000, rounds=1), name, tmp_path)
 
+    assert all(math.isfinite(row["value"]) for row in rows)
+
+
+@pytest.mark.parametrize("checkpoints", [None, "1s"])
+@pytest.mark.parametrize("name", nexmark.SUITE.benchmarks)
+def test_nexmark_measures_and_answers_what_sql_answers(
+    name: str, checkpoints: str | None, tmp_path: Path
+) -> None:
+    sizes = nexmark.Sizes(events=2000, rounds=1, parallelism=2, checkpoints=checkpoints)
+    rows = run(nexmark.SUITE, sizes, name, tmp_path)
+
+    assert wrong(rows) == []
     assert all(math.isfinite(row["value"]) for row in rows)
 
 

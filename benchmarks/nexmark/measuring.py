@@ -1,0 +1,176 @@
+"""How fast the queries are beside the loops written by hand, and whether both answer as SQL does.
+
+The events are made before, once for all queries; making them is a figure of its own. Floor and
+subject take turns in one process, as in `micro`. Each window of a figure is a whole job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import statistics
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+
+import streamcp as sc
+from benchmarks.harness import Benchmark, Row, Run, Suite, check, median_row, paired, timed
+from benchmarks.nexmark.answers import Answers, difference
+from benchmarks.nexmark.generator import Auctioneering, events
+from benchmarks.nexmark.jobs import job, results, results_in_virtual_time, shared_out
+from benchmarks.nexmark.model import Event
+from benchmarks.nexmark.queries import QUERIES
+from benchmarks.nexmark.queries.q12 import counted
+from benchmarks.nexmark.query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Events per window, windows per figure, and what the jobs are run with."""
+
+    events: int
+    rounds: int
+    parallelism: int = 1
+    checkpoints: str | None = None  # a duration between two
+
+
+FULL = Sizes(500_000, 15)
+QUICK = Sizes(50_000, 7)
+
+
+@lru_cache(maxsize=1)
+def made(count: int, seed: int) -> list[Event]:
+    """The events of a run; the collector never looks at them again."""
+    found = events(count, Auctioneering(seed))
+    gc.collect()
+    gc.freeze()
+    return found
+
+
+@lru_cache(maxsize=1)
+def answers(count: int, seed: int) -> Answers:
+    """SQL over the same events."""
+    return Answers(made(count, seed))
+
+
+async def generator(run: Run[Sizes]) -> Sequence[Row]:
+    """How fast events are made: no query waits for it."""
+    rates = []
+    for number in range(run.sizes.rounds):
+        started = time.perf_counter()
+        events(run.sizes.events // 10, Auctioneering(number))
+        rates.append(run.sizes.events // 10 / (time.perf_counter() - started))
+    return [median_row("events made", rates, "/s")]
+
+
+async def measure(query: Query[Any], run: Run[Sizes]) -> Sequence[Row]:
+    """One query: are the results right, and how long do they take?"""
+    found = made(run.sizes.events, run.seed)
+    run.say("compared with SQL")
+    rows = await compared(query, run)
+    run.say("measured")
+
+    async def loop() -> None:
+        deque(query.by_hand(found), maxlen=0)
+
+    async def subject() -> None:
+        await run_discarding(query, found, run.sizes)
+
+    pairs = await paired(lambda: timed(loop), lambda: timed(subject), run.sizes.rounds)
+    count = run.sizes.events
+    return [
+        *rows,
+        median_row(f"{query.name}: job", [count / of_job.clock for _, of_job in pairs], "/s"),
+        median_row(f"{query.name}: loop", [count / of_loop.clock for of_loop, _ in pairs], "/s"),
+        _ratio(query, pairs, count, lambda seconds: seconds.clock, "job / loop"),
+        _ratio(
+            query, pairs, count, lambda seconds: seconds.processor, "job / loop, of processor time"
+        ),
+    ]
+
+
+def _ratio(
+    query: Query[Any], pairs: Any, count: int, figure: Callable[[Any], float], name: str
+) -> Row:
+    both = [(figure(of_loop), figure(of_job)) for of_loop, of_job in pairs]
+    loop, subject = (statistics.median(times) / count * 1e9 for times in zip(*both, strict=True))
+    detail = f"{loop:,.0f} ns → {subject:,.0f} ns per event, {count:,} events"
+    return median_row(f"{query.name}: {name}", [a / b for a, b in both], "×", detail=detail)
+
+
+async def run_discarding(query: Query[Any], found: Sequence[Event], sizes: Sizes) -> None:
+    """Run a query's whole job, and drop what it emits."""
+    source = shared_out(found, sizes.parallelism)
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoints = (
+            sc.Checkpoints(to=folder, every=sizes.checkpoints) if sizes.checkpoints else None
+        )
+        described = job(
+            query, source, sc.discard, parallelism=sizes.parallelism, checkpoints=checkpoints
+        )
+        await described.run_async()
+
+
+async def compared(query: Query[Any], run: Run[Sizes]) -> list[Row]:
+    """Compare all results of the job and of the loop with those of SQL."""
+    sizes = run.sizes
+    found = made(sizes.events, run.seed)
+    expected = answers(sizes.events, run.seed).ask(query.sql)
+    if query.processing_time:
+        by_hand = [*counted(found, lambda bid: bid.time)]
+        of_job = await asyncio.to_thread(results_in_virtual_time, query, found, sizes.parallelism)
+    else:
+        by_hand = [*query.by_hand(found)]
+        of_job = await results(query, found, sizes.parallelism)
+    return [
+        check(f"{query.name}: {name} as SQL says", not problem, problem or detail)
+        for name, rows in (("results of the job", of_job), ("results of the loop", by_hand))
+        for problem in [difference(query, rows, expected)]
+        for detail in [f"{expected.total():,} rows"]
+    ]
+
+
+def _benchmarks() -> dict[str, Benchmark[Sizes]]:
+    queries = {name: partial(measure, query) for name, query in QUERIES.items()}
+    return {"generator": generator, **queries}
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--queries",
+        dest="only",
+        action="extend",
+        type=lambda text: text.split(","),
+        metavar="q0,q5",
+        help="nexmark: only these",
+    )
+    parser.add_argument("--events", type=int, metavar="N", help="nexmark: per window")
+    parser.add_argument("--parallelism", type=int, metavar="P", help="nexmark: of every step")
+    parser.add_argument(
+        "--checkpoints", metavar="EVERY", help='nexmark: with a checkpoint so often, e.g. "1s"'
+    )
+
+
+def _resize(sizes: Sizes, options: argparse.Namespace) -> Sizes:
+    return replace(
+        sizes,
+        events=options.events or sizes.events,
+        parallelism=options.parallelism or sizes.parallelism,
+        checkpoints=options.checkpoints or sizes.checkpoints,
+    )
+
+
+SUITE = Suite(
+    "nexmark",
+    _benchmarks(),
+    FULL,
+    QUICK,
+    add_options=_add_options,
+    resize=_resize,
+    checks_always=True,
+)

@@ -1,0 +1,89 @@
+"""q8, new users: who has signed up and opened an auction in the same ten seconds?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import streamcp as sc
+from benchmarks.nexmark.model import (
+    OUT_OF_ORDERNESS_MS,
+    Auction,
+    Event,
+    Person,
+    is_auction,
+    is_person,
+)
+from benchmarks.nexmark.query import Query
+
+SIZE = 10_000
+
+
+class NewSeller(NamedTuple):
+    person: int
+    name: str
+    start: int
+
+
+@dataclass
+class Seen:
+    """What happened to one person in one window."""
+
+    name: str | None = None
+    sells: bool = False
+
+
+def see(seen: Seen, event: Person | Auction) -> Seen:
+    if isinstance(event, Person):
+        return Seen(event.name, seen.sells)
+    return Seen(seen.name, sells=True)
+
+
+def person_of(event: Person | Auction) -> int:
+    return event.id if isinstance(event, Person) else event.seller
+
+
+def new_seller(window: sc.WindowResult[int, Seen]) -> list[NewSeller]:
+    seen = window.value
+    if seen.name is None or not seen.sells:
+        return []
+    return [NewSeller(window.key, seen.name, window.start)]
+
+
+def q8(events: sc.Stream[Event]) -> sc.Stream[NewSeller]:
+    people_and_sales = events.filter(is_person).union(events.filter(is_auction)).key_by(person_of)
+    seen = people_and_sales.window(sc.Tumbling("10s"), name="seen").fold(Seen, see)
+    return seen.flat_map(new_seller)
+
+
+def by_hand(events: Iterable[Event]) -> Iterator[NewSeller]:
+    names: defaultdict[int, dict[int, str]] = defaultdict(dict)  # by window, then by person
+    sellers: defaultdict[int, set[int]] = defaultdict(set)
+    close = 0
+    for event in events:
+        start = event.time - event.time % SIZE
+        if type(event) is Person:
+            names[start][event.id] = event.name
+        elif type(event) is Auction:
+            sellers[start].add(event.seller)
+        if event.time >= close:
+            close = start + SIZE + OUT_OF_ORDERNESS_MS
+            for over in [one for one in names if one + SIZE + OUT_OF_ORDERNESS_MS <= event.time]:
+                yield from matches(over, names.pop(over), sellers.pop(over, set()))
+    for start in names:
+        yield from matches(start, names[start], sellers[start])
+
+
+def matches(start: int, names: dict[int, str], sellers: set[int]) -> Iterator[NewSeller]:
+    return (NewSeller(one, name, start) for one, name in names.items() if one in sellers)
+
+
+SQL = """
+    SELECT DISTINCT person.id, person.name, person.time // 10000 * 10000 AS start
+    FROM person JOIN auction
+        ON person.id = auction.seller AND person.time // 10000 = auction.time // 10000
+"""
+
+Q8 = Query("q8", q8, by_hand, SQL, event_time=True)
