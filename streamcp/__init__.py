@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         KeyedConnectedBroadcast,
     )
     from streamcp.api.jobs import Job
+    from streamcp.api.joins import Joined
     from streamcp.api.keyed import KeyedStream
     from streamcp.api.parameters import JobFactory, job
     from streamcp.api.sources import source
@@ -105,6 +106,7 @@ __all__ = [
     "JobFactory",
     "JobFailed",
     "JobResult",
+    "Joined",
     "KeyContext",
     "KeyedConnectedBroadcast",
     "KeyedStream",
@@ -190,6 +192,7 @@ _HOMES = {
     "JobFactory": "streamcp.api.parameters:JobFactory",
     "JobFailed": "streamcp.errors:JobFailed",
     "JobResult": "streamcp.runners.handle:JobResult",
+    "Joined": "streamcp.api.joins:Joined",
     "KeyContext": "streamcp.operators.context:KeyContext",
     "KeyedConnectedBroadcast": "streamcp.api.connected:KeyedConnectedBroadcast",
     "KeyedStream": "streamcp.api.keyed:KeyedStream",

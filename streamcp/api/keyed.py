@@ -38,12 +38,14 @@ from streamcp.operators.windows import ON_CLOSE, Emit, Windows, whole_ms
 
 if TYPE_CHECKING:
     from streamcp.api.connected import ConnectedStreams, KeyedConnectedBroadcast
+    from streamcp.api.joins import Joined
     from streamcp.api.windows import WindowedStream
 
 U = TypeVar("U")
 V = TypeVar("V")
 S = TypeVar("S")
 X = TypeVar("X")
+R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
 T_co = TypeVar("T_co", covariant=True)
 # What fn and what on_timer emit; neither needs to emit anything.
@@ -179,6 +181,72 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         if not isinstance(other, KeyedStream):
             raise DefinitionError(_not_keyed(other))
         return ConnectedStreams(self._graph, self._connections, other._connections)
+
+    @overload
+    def join(
+        self,
+        other: KeyedStream[K, R],
+        fn: Callable[[T_co, R], U],
+        *,
+        before: Duration = ...,
+        after: Duration = ...,
+        how: Literal["inner"] = ...,
+        **options: Unpack[StepOptions],
+    ) -> Joined[T_co | R, U]: ...
+    @overload
+    def join(
+        self,
+        other: KeyedStream[K, R],
+        fn: Callable[[T_co, R | None], U],
+        *,
+        before: Duration = ...,
+        after: Duration = ...,
+        how: Literal["left"],
+        **options: Unpack[StepOptions],
+    ) -> Joined[T_co | R, U]: ...
+    @overload
+    def join(
+        self,
+        other: KeyedStream[K, R],
+        fn: Callable[[T_co | None, R], U],
+        *,
+        before: Duration = ...,
+        after: Duration = ...,
+        how: Literal["right"],
+        **options: Unpack[StepOptions],
+    ) -> Joined[T_co | R, U]: ...
+    @overload
+    def join(
+        self,
+        other: KeyedStream[K, R],
+        fn: Callable[[T_co | None, R | None], U],
+        *,
+        before: Duration = ...,
+        after: Duration = ...,
+        how: Literal["outer"],
+        **options: Unpack[StepOptions],
+    ) -> Joined[T_co | R, U]: ...
+    def join(
+        self,
+        other: Any,
+        fn: Callable[..., Any],
+        *,
+        before: Duration = "0s",
+        after: Duration = "0s",
+        how: Any = "inner",
+        **options: Any,
+    ) -> Joined[Any, Any]:
+        """Emit `fn(left, right)` for each record of this stream (left) and each of the `other`
+        (right) with the same key that came between `before` it and `after` it in event time, both
+        inclusive.
+
+        A pair comes as soon as both are there, and its timestamp is the later one of both. With
+        `how` "left", "right" or "outer", a record of that input (or of both) that has met none
+        comes as well, with None in place of the other one, when the watermark has shown that none
+        can come. A record that is late goes to `.late`."""
+        from streamcp.api.joins import join_interval
+
+        return join_interval(self, other, fn, before, after, how, options)
 
     def deduplicate(
         self, *, within: Duration | None = None, **options: Unpack[StepOptions]

@@ -73,6 +73,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "scan": _STEP,
     "count": _STEP,
     "window": _STEP,
+    "join": _STEP,
+    "join_asof": _STEP,
     "deduplicate": _STEP,
     "sink": _SINK,
 }

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from streamcp.operators.steps import (
     BroadcastStep,
     ConnectStep,
+    JoinStep,
     KeyedBroadcastStep,
     SourceStep,
     StepSpec,
@@ -78,7 +79,8 @@ class Node:
     @property
     def verb(self) -> str:
         """The word the user wrote: `map`, `source`, …."""
-        if isinstance(self.spec, ConnectStep | BroadcastStep | KeyedBroadcastStep):
+        two_inputs = isinstance(self.spec, ConnectStep | BroadcastStep | KeyedBroadcastStep)
+        if two_inputs and not isinstance(self.spec, JoinStep):
             return "process"
         return _verb(type(self.spec).__name__)
 

@@ -17,6 +17,8 @@ from streamcp.operators.steps import (
     CountStep,
     ForEachStep,
     IterateStep,
+    JoinStep,
+    MachineStep,
     ProcessStep,
     ReduceStep,
     ScanStep,
@@ -60,7 +62,7 @@ def find_problems(graph: LogicalGraph, *, checkpoints: bool) -> Iterator[str]:
     yield from _loops(graph)
     yield from _half_timed(graph)
     yield from _timed_batches(graph)
-    yield from _untimed_windows(graph)
+    yield from _untimed_machines(graph)
 
 
 def _ends(graph: LogicalGraph) -> Iterator[str]:
@@ -140,6 +142,8 @@ def _kept_in_checkpoints(node: Node) -> str | None:
 def _free_name(node: Node, taken: set[str]) -> str:
     """Propose a name after the user's function, else after the verb."""
     function = getattr(node.spec, "fn", None) or getattr(node.spec, "source", None)
+    if isinstance(node.spec, MachineStep):
+        function = None  # it is no function of the user
     word = getattr(function, "__name__", None) or getattr(function, "name", None) or node.verb
     base = word if isinstance(word, str) and word.isidentifier() else node.verb
     name, count = base, 1
@@ -176,13 +180,18 @@ def _half_timed(graph: LogicalGraph) -> Iterator[str]:
             )
 
 
-def _untimed_windows(graph: LogicalGraph) -> Iterator[str]:
+def _untimed_machines(graph: LogicalGraph) -> Iterator[str]:
     for node in graph.nodes:
-        if isinstance(node.spec, WindowStep) and node.spec.needs_time and not node.timed:
+        if _needs_time(node) and not node.timed:
             yield (
                 f"{_told(node)} needs event time, and its records have no timestamps; give the "
                 "source watermarks=sc.Watermarks(lambda record: record.ts)"
             )
+
+
+def _needs_time(node: Node) -> bool:
+    spec = node.spec
+    return spec.needs_time if isinstance(spec, WindowStep) else isinstance(spec, JoinStep)
 
 
 def _parallelism(graph: LogicalGraph) -> Iterator[str]:

@@ -156,6 +156,24 @@ class WindowStep(ProcessStep):
 
 
 @dataclass(frozen=True, slots=True)
+class JoinStep(ConnectStep):
+    """A step of two inputs whose functions are those of a join: what they return are pairs of value
+    and timestamp. Late records go to a side output. `annotated`: the user's functions in it."""
+
+    annotated: tuple[Callable[..., Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAsofStep(JoinStep):
+    """A join of each left record with the newest right one."""
+
+
+MachineStep: TypeAlias = WindowStep | JoinStep
+"""A step whose functions are those of a state machine: its chains of timers come to an end, and it
+tells of late records."""
+
+
+@dataclass(frozen=True, slots=True)
 class BroadcastStep(Call):
     """`fn(record, shared)` reads what `on_broadcast(record, shared)` has changed: the first input
     is divided among the subtasks, the second one reaches all of them.
@@ -209,6 +227,7 @@ StepSpec: TypeAlias = (
     | CountStep
     | ProcessStep
     | ConnectStep
+    | JoinStep
     | BroadcastStep
     | KeyedBroadcastStep
     | SinkStep

@@ -18,7 +18,7 @@ list per step (decision 0007). The text of a task's loop is shown in tracebacks.
             push1(out1)
 
 Where records have timestamps they come and go as pairs: `for r, t in records`, `out1.append((r1,
-t))`; all that comes of a record has its timestamp.
+t))`; all that comes of a record has its timestamp, but for joins.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from streamcp.operators.steps import (
     ForEachStep,
     InspectStep,
     IterateStep,
+    JoinStep,
     KeyedBroadcastStep,
     MapStep,
     ProcessStep,
@@ -279,10 +280,12 @@ class LoopWriter:
         return True
 
     def _each(self, node: Node, number: int) -> None:
-        """Write the loop over the values that a call returned as `m<number>`."""
+        """Write the loop over the values that a call returned as `m<number>`; those of a join come
+        with timestamps of their own."""
         self._before.append(f"n{number} = 0")
         self._line(f"n{number} += len(m{number})")
-        self._line(f"for r{number} in m{number}:")
+        taken = f"r{number}, t" if isinstance(node.spec, JoinStep) else f"r{number}"
+        self._line(f"for {taken} in m{number}:")
         self._depth += 1
         self._onward(node, number, "main", f"r{number}", f"n{number}")
         self._depth -= 1
@@ -419,7 +422,8 @@ class LoopWriter:
             *_many(number, f"f{number}({', '.join(arguments)})"),
             undo=f"effects{number}.drop()",
         )
-        self._refuse(number, record, value, "refuse")
+        if not isinstance(node.spec, JoinStep):  # what it returns are pairs
+            self._refuse(number, record, value, "refuse")
         if shared:
             self._refuse(number, record, shared, "refuse_shared")
         self._line(f"if effects{number}.used:")

@@ -199,6 +199,8 @@ class KeyedRun:
         self.context: KeyContext[Any] = KeyContext(None, 0, self.effects)
         # Timers that timers set come to an end by themselves, also when the input has ended.
         self.finite_timers = False
+        # What the functions return are pairs of value and timestamp.
+        self.stamped = False
         self._on_timer: Callable[..., Any] | None = None
         self._measured = False
         self._emit = emit
@@ -306,7 +308,9 @@ class KeyedRun:
         over = clock == EVENT and context.watermark == MAX_TIMESTAMP and not self.finite_timers
         self.commit(entry, emitted_at, time_is_over=over)
         self._meter.records_out += len(results)
-        return list(results) if emitted_at is None else [(value, emitted_at) for value in results]
+        if emitted_at is None or self.stamped:
+            return list(results)
+        return [(value, emitted_at) for value in results]
 
     def _on_copy(self, fn: Callable[..., Any], serializer: Serializer) -> Callable[..., Any]:
         """Where a failed record does not fail the job, a call that fails must leave no trace: it

@@ -17,13 +17,14 @@ from streamcp.operators.steps import (
     Call,
     ConnectStep,
     CountStep,
+    JoinStep,
     KeyedBroadcastStep,
+    MachineStep,
     OnError,
     ProcessStep,
     ReduceStep,
     ScanStep,
     SinkStep,
-    WindowStep,
 )
 from streamcp.operators.windows import LATE
 from streamcp.runtime.batching import BatchRun
@@ -240,7 +241,8 @@ class Chain:
             self.time,
             self.side(node),
         )
-        run.finite_timers = isinstance(spec, WindowStep)
+        run.finite_timers = isinstance(spec, MachineStep)
+        run.stamped = isinstance(spec, JoinStep)
         if isinstance(spec, ProcessStep):
             functions, on_timer = keyed_functions(spec, context)
             if isinstance(spec, KeyedBroadcastStep) and on_timer is not None:
@@ -250,7 +252,7 @@ class Chain:
 
     def side(self, node: Node) -> Callable[[str, list[Any]], None]:
         """Make what takes records for the side outputs of a step; each is wired once."""
-        if isinstance(node.spec, WindowStep) and self.behind(node, LATE.output) is None:
+        if isinstance(node.spec, MachineStep) and self.behind(node, LATE.output) is None:
             return LateRecords(node, self.meters[node]).drop
         wired = cache(partial(self.push_behind, node))
         return lambda output, records: wired(output)(records)

@@ -1,0 +1,143 @@
+"""Whole jobs with joins: crashes change nothing, and no late record is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import streamcp as sc
+from streamcp.testing.running import run_job
+from streamcp.testing.simulating import simulate
+from tests.recovery.world import Target, staged
+
+START = 1_700_000_000_000
+SECOND = 1_000
+
+
+@dataclass(frozen=True)
+class Click:
+    user: int
+    ts: int
+
+
+Keyed = sc.KeyedStream[int, Click]
+Describe = Callable[[Keyed, Keyed], sc.Stream[Any]]
+
+
+def clicks(count: int, every: int = 1) -> list[Click]:
+    """One every so many seconds, of four users, up to four seconds out of order."""
+    return [Click(n * n % 5, START + (n * every + n * 7 % 5) * SECOND) for n in range(count)]
+
+
+def shown(left: Click | None, right: Click | None) -> tuple[int, int, int]:
+    either = left or right
+    assert either is not None
+    return either.user, left.ts if left else 0, right.ts if right else 0
+
+
+KINDS: dict[str, Describe] = {
+    f"interval {how}": lambda left, right, how=how: left.join(  # type: ignore[misc]
+        right, shown, before="3s", after="2s", how=how, name="join", parallelism=2
+    )
+    for how in ("inner", "left", "right", "outer")
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_joins_have_the_same_rows_whatever_crashes(kind: str) -> None:
+    """No record is late, so an undisturbed run and one with crashes, faults, other parallelisms and
+    any mode must emit the same."""
+
+    def make() -> sc.Job:
+        job = sc.Job("joins", checkpoints=sc.Checkpoints(to="unused", every="1s"))
+        times = sc.Watermarks[Click](lambda click: click.ts, out_of_orderness="5s")
+        left, right = (
+            job.source(sc.items(own), name=name, watermarks=times).key_by(lambda c: c.user)
+            for name, own in (("left", clicks(40)), ("right", clicks(25, 2)))
+        )
+        KINDS[kind](left, right).rebalance().sink(staged(Target()), name="out")
+        return job
+
+    simulate(make, seeds=range(10))
+
+
+def one_at_a_time(times: list[int]) -> sc.Source[Click]:
+    """A record is worked off, with its watermark, before the next one comes."""
+
+    @sc.source
+    async def each(position: int = 0) -> AsyncIterator[tuple[Click, int]]:
+        for place in range(position, len(times)):
+            yield Click(1, START + times[place]), place + 1
+            await asyncio.sleep(1)
+
+    return each()
+
+
+def late_job(describe: Describe) -> tuple[sc.Job, Any]:
+    """The left input is at 25 s when its record of 2 s comes; the right one is beyond."""
+    job = sc.Job("late")
+    times = sc.Watermarks[Click](lambda click: click.ts)
+    left, right = (
+        job.source(one_at_a_time(own), name=name, watermarks=times).key_by(lambda c: c.user)
+        for name, own in (
+            ("left", [1_000, 25_000, 2_000, 27_000]),
+            ("right", [1_000, 26_000, 26_500, 28_000]),
+        )
+    )
+    return job, describe(left, right)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_late_records_come_out_beside_the_rows(kind: str) -> None:
+    job, joined = late_job(KINDS[kind])
+    rows, late = sc.collect(), sc.collect()
+    joined.rebalance().sink(rows, name="out")
+    joined.late.rebalance().sink(late, name="late")
+    run_job(job)
+    assert [click.ts - START for click in late.records] == [2_000]
+    assert all(2_000 + START not in row for row in rows.records)
+
+
+def test_late_records_that_nobody_reads_are_warned_about_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    job, joined = late_job(KINDS["interval inner"])
+    joined.rebalance().sink(sc.discard(), name="out")
+    with caplog.at_level(logging.WARNING):
+        run_job(job)
+    (message,) = [text for text in caplog.messages if "too late" in text]
+    assert "'join'" in message
+    assert ".late" in message
+    assert "allowed_lateness" not in message
+
+
+def test_stream_joined_with_itself_meets_every_record_twice_but_itself_once() -> None:
+    job = sc.Job("self")
+    times = sc.Watermarks[Click](lambda click: click.ts, out_of_orderness="5s")
+    keyed = job.source(sc.items(clicks(30)), name="clicks", watermarks=times).key_by(
+        lambda click: click.user
+    )
+    found = sc.collect()
+    keyed.join(keyed, shown, before="2s", after="2s", name="join").sink(found, name="out")
+    run_job(job)
+    assert Counter(found.records) == Counter(
+        shown(one, other)
+        for one in clicks(30)
+        for other in clicks(30)
+        if one.user == other.user and abs(one.ts - other.ts) <= 2_000
+    )
+
+
+def test_failing_function_names_the_step_and_the_record() -> None:
+    job, joined = late_job(
+        lambda left, right: left.join(right, lambda one, other: 1 // 0, after="1s", name="bad")
+    )
+    joined.sink(sc.discard(), name="out")
+    with pytest.raises(sc.JobFailed, match=r"step 'bad'.* failed at record Click.*ZeroDivision"):
+        run_job(job)

@@ -1,0 +1,47 @@
+"""Joins: the type of what comes out, and which functions see None."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import streamcp as sc
+from tests.typing.models import Order, Rated, pages
+
+
+def both(order: Order, rated: Rated) -> float:
+    return order.amount - rated.eur
+
+
+def maybe_right(order: Order, rated: Rated | None) -> float:
+    return order.amount - (rated.eur if rated else 0)
+
+
+def maybe_left(order: Order | None, rated: Rated) -> str:
+    return order.country if order else rated.order.country
+
+
+def maybe_any(order: Order | None, rated: Rated | None) -> bool:
+    return order is not None and rated is not None
+
+
+def rate(order: Order) -> Rated:
+    return Rated(order, 1.0)
+
+
+job = sc.Job("joins")
+stream = job.source(pages(), name="orders", watermarks=sc.Watermarks(lambda order: order.ts))
+orders = stream.key_by(lambda order: order.country)
+rated = stream.map(rate).key_by(lambda rated: rated.order.country)
+
+# ---- within an interval
+joined = orders.join(rated, both, before="5m", after="0s", name="joined")
+assert_type(joined, sc.Joined[Order | Rated, float])
+assert_type(joined.late, sc.Stream[Order | Rated])
+assert_type(orders.join(rated, maybe_right, after="1h", how="left").map(abs), sc.Step[float, float])
+assert_type(orders.join(rated, both, before="1m", how="inner"), sc.Joined[Order | Rated, float])
+assert_type(orders.join(rated, maybe_left, before="1m", how="right"), sc.Joined[Order | Rated, str])
+assert_type(orders.join(rated, maybe_any, before="1m", how="outer"), sc.Joined[Order | Rated, bool])
+pairs = orders.join(rated, lambda order, rated: (order, rated), before="1m")
+assert_type(pairs, sc.Joined[Order | Rated, tuple[Order, Rated]])
+halves = orders.join(rated, lambda order, rated: (order, rated), before="1m", how="left")
+assert_type(halves, sc.Joined[Order | Rated, tuple[Order, Rated | None]])
