@@ -7,6 +7,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -88,12 +89,8 @@ class Kind:
 
 
 def _kinds() -> dict[str, Kind]:
-    kinds: dict[str, Kind] = {}
-    for how in ("inner", "left", "right", "outer"):
-        kinds[f"interval {how}"] = Kind(
-            interval(how), lambda lefts, rights, how=how: interval_rows(how, lefts, rights)
-        )
-    return kinds
+    hows = ("inner", "left", "right", "outer")
+    return {f"interval {how}": Kind(interval(how), partial(interval_rows, how)) for how in hows}
 
 
 KINDS = _kinds()
