@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from streamcp import testing
     from streamcp.api.connected import (
         ConnectedBroadcast,
         ConnectedStreams,
@@ -162,11 +163,13 @@ __all__ = [
     "on_each",
     "source",
     "stdout",
+    "testing",
 ]
 
 # Where each word lives, and what it is called there if it has another name.
 _HOMES = {
     "files": "streamcp.connectors.files",
+    "testing": "streamcp.testing",
     "Aggregate": "streamcp.operators.aggregates:Aggregate",
     "ApproximateDistinct": "streamcp.operators.sketches:ApproximateDistinct",
     "BroadcastContext": "streamcp.operators.context:BroadcastContext",

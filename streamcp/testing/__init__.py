@@ -1,6 +1,11 @@
 """Tools to test jobs, connectors and storages with; nothing else in streamcp imports them.
 
-Every tool is imported from its own module: `clock` (time moved by hand), `loop` (an event loop in
-virtual time, with real threads), `running` (a job in virtual time), `steps` (a single step),
-`simulating` (the crash simulator in a test), `failing` (a storage that fails), `storage_checks`.
+`trial` tries out a whole job by hand, in virtual time. The other tools are imported from their own
+modules: `clock` (time moved by hand), `loop` (an event loop in virtual time, with real threads),
+`running` (a job in virtual time), `steps` (a single step), `simulating` (the crash simulator in a
+test), `failing` (a storage that fails), `storage_checks`.
 """
+
+from streamcp.testing.trials import Trial, trial
+
+__all__ = ["Trial", "trial"]

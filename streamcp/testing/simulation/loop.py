@@ -15,15 +15,15 @@ import asyncio
 import heapq
 import random
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from typing_extensions import TypeVarTuple, Unpack
 
+from streamcp.testing.clock import ManualClock
 from streamcp.testing.loop import WaitsForever
-from streamcp.testing.simulation.clock import SimulatedClock
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -59,10 +59,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def __init__(
         self,
         rnd: random.Random,
-        clock: SimulatedClock,
+        clock: ManualClock,
         *,
         style: Style = "shuffled",
         limit: int = 1_000_000,
+        thread_times: Sequence[float] = _THREAD_TIMES,
     ) -> None:
         super().__init__()
         self.clock = clock
@@ -75,6 +76,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.look: Callable[[], None] = lambda: None
         self._look_at = _LOOK_EVERY
         self._rnd = rnd
+        self._thread_times = thread_times
         self._salt = rnd.getrandbits(32)
         self._laziness: dict[str, float] = {}
         self._tasks = 0
@@ -133,15 +135,21 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 at_step.pop(self.steps)()
             handle._run()
 
-    def _fire_timers(self, ready: Any) -> None:
-        """Make the timers that are due ready; if nothing else is, move on to the next one."""
+    def _next_timer(self) -> float | None:
+        """When the next timer is due, if there is any."""
         timers: Any = self._scheduled  # type: ignore[attr-defined]
         while timers and timers[0]._cancelled:
             heapq.heappop(timers)._scheduled = False
+        return timers[0]._when if timers else None
+
+    def _fire_timers(self, ready: Any) -> None:
+        """Make the timers that are due ready; if nothing else is, move on to the next one."""
+        timers: Any = self._scheduled  # type: ignore[attr-defined]
+        due = self._next_timer()
         if not ready and not self._stopping:  # type: ignore[attr-defined]
-            if not timers:
+            if due is None:
                 raise self._waits_forever()
-            self.clock.advance(max(0.0, timers[0]._when - self.clock.now))
+            self.clock.advance(max(0.0, due - self.clock.now))
         now = self.clock.now + 1e-9
         while timers and timers[0]._when <= now:
             handle = heapq.heappop(timers)
@@ -202,7 +210,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
         Whatever the call adds to `thread_seconds` is how much longer it takes."""
         future: asyncio.Future[T] = self.create_future()
-        self.call_later(self._rnd.choice(_THREAD_TIMES), self._call, future, func, args)
+        self.call_later(self._rnd.choice(self._thread_times), self._call, future, func, args)
         return future
 
     def _call(self, future: asyncio.Future[Any], func: Callable[..., Any], args: Any) -> None:
@@ -215,7 +223,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         # Whatever a thread's function raises belongs to whoever waits for it.
         except BaseException as raised:
             error = raised
-        duration = self._rnd.choice(_THREAD_TIMES) + self.thread_seconds
+        duration = self._rnd.choice(self._thread_times) + self.thread_seconds
         self.call_later(duration, _deliver, future, result, error)
 
     async def shutdown_default_executor(self, *_: Any) -> None:

@@ -23,9 +23,10 @@ from streamcp.compare.limits import Quota, limited
 from streamcp.compare.recording import json_value
 from streamcp.config import Checkpoints, JobSettings, Restart
 from streamcp.errors import DefinitionError
-from streamcp.graph.logical import LogicalGraph, Node
+from streamcp.graph.logical import Node
 from streamcp.operators.steps import Call, SinkStep, SourceStep
 from streamcp.runners.life import JobLife
+from streamcp.testing.graphs import copied_graph
 from streamcp.testing.simulation.faults import Emphasis, draw_plan
 from streamcp.testing.simulation.invariants import Violation, some
 from streamcp.testing.simulation.output import Output
@@ -73,7 +74,7 @@ class UserJob:
         """Make the job of one life; raises DefinitionError for a fake of no source or service."""
         job = copy.copy(self._make())
         # The same job may be made every time, and two lives of it may run at once.
-        job.graph = _copied(job.graph)
+        job.graph = copied_graph(job.graph)
         nodes = job.graph.nodes
         _check_fakes(job)
         for node in nodes:
@@ -124,16 +125,6 @@ class UserJob:
         too_few = expected - found
         if too_many or too_few:
             raise Violation(f"I1: {name} has {some(too_many)} too many, {some(too_few)} too few")
-
-
-def _copied(graph: LogicalGraph) -> LogicalGraph:
-    copies = {node: dataclasses.replace(node) for node in graph.nodes}
-    for node in copies.values():
-        node.inputs = tuple(
-            dataclasses.replace(connection, node=copies[connection.node])
-            for connection in node.inputs
-        )
-    return dataclasses.replace(graph, nodes=[*copies.values()])
 
 
 def _lines(records: list[Any]) -> Counter[bytes]:

@@ -1,0 +1,42 @@
+"""The tests of the page on testing pass."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.docs.pages import programs_of
+
+(PROGRAM,) = programs_of("testing.md")
+NAMES = ("added_up_for_an_hour", "takes_too_long", "counted_once_through_a_crash")
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """The program as a module: its classes must be found where they are defined."""
+    module = ModuleType("testing_page")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.chdir(tmp_path)
+    exec(PROGRAM, module.__dict__)
+    return module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_test_of_the_page_passes_and_writes_no_file(
+    page: ModuleType, name: str, tmp_path: Path
+) -> None:
+    tests: list[Callable[[], Coroutine[None, None, None]]] = [
+        value for key, value in vars(page).items() if key.startswith("test_") and name in key
+    ]
+    (test,) = tests
+    asyncio.run(test())
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_every_test_of_the_page_is_run(page: ModuleType) -> None:
+    assert len([key for key in vars(page) if key.startswith("test_")]) == len(NAMES)
