@@ -1,0 +1,146 @@
+"""The questions about flights, answered by SQL as well.
+
+One flight in sixteen of the whole year, so that both changes of daylight saving time are in it.
+SQL has the local days from the columns of the data, and knows nothing of time zones.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import duckdb
+import pytest
+
+import streamcp as sc
+from streamcp.examples import flight_questions as example
+from streamcp.examples.nycflights import data_file
+
+EVERY = 16
+
+
+class World:
+    """The sampled data, what the job wrote of them, and SQL over them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.out = folder / "out"
+        self.archive = folder / "flights.zip"
+        sample = folder / "flights.csv"
+        sample.write_text("".join(_sampled()), encoding="utf-8")
+        with zipfile.ZipFile(self.archive, "w") as archive:
+            archive.write(sample, "flights.csv")
+        self.sql = duckdb.connect(config={"threads": 1})
+        self.sql.execute(
+            "CREATE TABLE flights AS SELECT *, "
+            "strftime(make_date(year, month, day), '%Y-%m-%d') AS local_day, "
+            "strptime(time_hour, '%Y-%m-%dT%H:%M:%SZ') + to_minutes(minute) AS due "
+            "FROM read_csv(?, nullstr='NA', types={'time_hour': 'VARCHAR'}) "
+            "WHERE dep_time IS NOT NULL",
+            [str(sample)],
+        )
+
+    def answers(self, question: str) -> list[dict[str, Any]]:
+        files = (self.out / question).glob("*.jsonl")
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.sql.execute(sql).fetchall()
+
+
+def _sampled() -> Iterator[str]:
+    with zipfile.ZipFile(data_file("flights.csv.zip")) as archive:
+        lines = TextIOWrapper(archive.open("flights.csv"), encoding="utf-8")
+        for number, line in enumerate(lines):
+            if number % EVERY == 0:
+                yield line
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("flights")
+    made = World(folder)
+    with mock.patch.object(example, "data_file", return_value=made.archive):
+        job = example.flight_questions(parallelism=2, out=made.out)
+    result = job.run(checkpoints=sc.Checkpoints(to=folder / "checkpoints"))
+    assert result.outcome == "finished"
+    yield made
+    made.sql.close()
+
+
+def test_flights_are_read_in_the_order_in_which_they_left(world: World) -> None:
+    flights = example.read_flights(world.archive)
+    left = [flight.due + flight.delay * 60_000 for flight in flights]
+    due = [flight.due for flight in flights]
+
+    assert left == sorted(left)
+    assert due != sorted(due)
+    assert len(flights) == world.ask("SELECT count(*) FROM flights")[0][0]
+
+
+def test_hourly_traffic_is_what_sql_answers(world: World) -> None:
+    found = [
+        (row["airport"], row["begins"], *row["traffic"].values()) for row in world.answers("hourly")
+    ]
+    expected = world.ask(
+        "SELECT origin, time_hour, count(*), sum(dep_delay)::BIGINT, max(dep_delay) "
+        "FROM flights GROUP BY origin, time_hour"
+    )
+    assert sorted(found) == sorted(expected)
+    assert len(found) > 10_000
+
+
+def test_daily_traffic_is_what_sql_answers(world: World) -> None:
+    found = [
+        (row["airport"], row["begins"], *row["traffic"].values()) for row in world.answers("daily")
+    ]
+    expected = world.ask(
+        "SELECT origin, local_day, count(*), sum(dep_delay)::BIGINT, max(dep_delay) "
+        "FROM flights GROUP BY origin, local_day"
+    )
+    assert sorted(found) == sorted(expected)
+    assert {"2013-03-10", "2013-11-03"} <= {day for _, day, *_ in found}
+
+
+def test_tours_are_what_sql_answers(world: World) -> None:
+    found = [tuple(row.values()) for row in world.answers("tours")]
+    expected = world.ask("""
+        WITH begun AS (
+            SELECT tailnum, due,
+                coalesce(due - lag(due) OVER earlier >= INTERVAL 1 DAY, true)::INT AS is_first
+            FROM flights WHERE tailnum IS NOT NULL
+            WINDOW earlier AS (PARTITION BY tailnum ORDER BY due)
+        ), numbered AS (
+            SELECT *, sum(is_first) OVER (
+                PARTITION BY tailnum ORDER BY due ROWS UNBOUNDED PRECEDING
+            ) AS tour FROM begun
+        )
+        SELECT tailnum, count(*), strftime(min(due), '%Y-%m-%dT%H:%M:%SZ'),
+            strftime(max(due), '%Y-%m-%dT%H:%M:%SZ')
+        FROM numbered GROUP BY tailnum, tour
+    """)
+    assert sorted(found) == sorted(expected)
+    assert any(flights > 2 for _, flights, *_ in found)
+
+
+def test_busiest_routes_are_what_sql_answers(world: World) -> None:
+    found = [tuple(row.values()) for row in world.answers("routes")]
+    expected = world.ask("""
+        SELECT local_day, row_number() OVER busiest AS rank, origin, dest, count(*)
+        FROM flights GROUP BY local_day, origin, dest
+        WINDOW busiest AS (PARTITION BY local_day ORDER BY count(*) DESC, origin DESC, dest DESC)
+        QUALIFY rank <= 5
+    """)
+    assert sorted(found) == sorted(expected)
+    assert len(found) == 365 * 5
+
+
+def test_parameters_are_options() -> None:
+    options = {option.name: option.default for option in example.flight_questions.options}
+
+    assert options == {"limit": None, "parallelism": 1, "out": Path("flight-answers")}
+    assert all(option.help for option in example.flight_questions.options)
