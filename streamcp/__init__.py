@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from streamcp.operators.sketches import ApproximateDistinct, Quantiles
     from streamcp.operators.sources import Source
     from streamcp.operators.tags import Tag
+    from streamcp.operators.ttl import Ttl
     from streamcp.operators.watermarks import Watermarks
     from streamcp.operators.windows import (
         Calendar,
@@ -143,6 +144,7 @@ __all__ = [
     "Transaction",
     "TransactionLost",
     "TransactionalSink",
+    "Ttl",
     "Tumbling",
     "Variance",
     "Watermarks",
@@ -231,6 +233,7 @@ _HOMES = {
     "Transaction": "streamcp.operators.sinks:Transaction",
     "TransactionLost": "streamcp.errors:TransactionLost",
     "TransactionalSink": "streamcp.operators.sinks:TransactionalSink",
+    "Ttl": "streamcp.operators.ttl:Ttl",
     "Tumbling": "streamcp.operators.windows:Tumbling",
     "Variance": "streamcp.operators.aggregates:Variance",
     "Watermarks": "streamcp.operators.watermarks:Watermarks",

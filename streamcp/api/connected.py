@@ -15,8 +15,9 @@ from typing_extensions import TypeVar
 from streamcp.api.options import (
     KEYED,
     Called,
+    KeyedOptions,
+    KeyedPooledOptions,
     PlainOptions,
-    PooledOptions,
     check_call,
     check_function,
     check_options,
@@ -36,6 +37,7 @@ from streamcp.operators.steps import (
     OnError,
     StepSpec,
 )
+from streamcp.operators.ttl import ttl_of
 
 K = TypeVar("K", bound=Hashable)
 S = TypeVar("S")
@@ -83,7 +85,7 @@ class ConnectedStreams(_TwoInputs, Generic[K, L_co, R_co]):
         *,
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K]], Many[WN]] | None = None,
-        **options: Unpack[PlainOptions],
+        **options: Unpack[KeyedOptions],
     ) -> Step[L_co | R_co, LN | RN | WN]: ...
     @overload
     def process(  # pyright: ignore[reportInvalidTypeVarUse]
@@ -94,7 +96,7 @@ class ConnectedStreams(_TwoInputs, Generic[K, L_co, R_co]):
         executor: Literal["thread"],
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K]], Many[WN]] | None = None,
-        **options: Unpack[PooledOptions],
+        **options: Unpack[KeyedPooledOptions],
     ) -> Step[L_co | R_co, LN | RN | WN]: ...
     @overload
     def process(  # pyright: ignore[reportInvalidTypeVarUse]
@@ -104,7 +106,7 @@ class ConnectedStreams(_TwoInputs, Generic[K, L_co, R_co]):
         *,
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K]], Many[WN] | AsyncMany[WN]] | None = None,
-        **options: Unpack[PooledOptions],
+        **options: Unpack[KeyedPooledOptions],
     ) -> Step[L_co | R_co, LN | RN | WN]: ...
     @overload
     def process(  # pyright: ignore[reportInvalidTypeVarUse]
@@ -115,7 +117,7 @@ class ConnectedStreams(_TwoInputs, Generic[K, L_co, R_co]):
         uses: Opens[X],
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K], X], Many[WN] | AsyncMany[WN]] | None = None,
-        **options: Unpack[PooledOptions],
+        **options: Unpack[KeyedPooledOptions],
     ) -> Step[L_co | R_co, LN | RN | WN]: ...
     @overload
     def process(  # pyright: ignore[reportInvalidTypeVarUse]
@@ -127,7 +129,7 @@ class ConnectedStreams(_TwoInputs, Generic[K, L_co, R_co]):
         uses: Opens[X],
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K], X], Many[WN]] | None = None,
-        **options: Unpack[PooledOptions],
+        **options: Unpack[KeyedPooledOptions],
     ) -> Step[L_co | R_co, LN | RN | WN]: ...
     @overload
     def process(  # pyright: ignore[reportInvalidTypeVarUse]
@@ -138,7 +140,7 @@ class ConnectedStreams(_TwoInputs, Generic[K, L_co, R_co]):
         uses: Opens[X],
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K], X], Many[WN]] | None = None,
-        **options: Unpack[PlainOptions],
+        **options: Unpack[KeyedOptions],
     ) -> Step[L_co | R_co, LN | RN | WN]: ...
     def process(
         self,
@@ -156,7 +158,8 @@ class ConnectedStreams(_TwoInputs, Generic[K, L_co, R_co]):
         Both share the state and the timers of the record's key, and run one after another for it;
         the records of one stream and key keep their order, those of two streams have none. Either
         both are plain functions or both are coroutine functions. A record that fails and is
-        diverted comes out of `.errors` whichever stream it came by."""
+        diverted comes out of `.errors` whichever stream it came by. `ttl` is as there; a call of
+        either function updates the state."""
         self._check(options)
         called = check_call("process", on_left, options, uses=uses, arguments=KEYED)
         right = check_call("process", on_right, options, uses=uses, arguments=KEYED)
@@ -173,6 +176,7 @@ class ConnectedStreams(_TwoInputs, Generic[K, L_co, R_co]):
             state=state,
             on_timer=on_timer,
             on_right=on_right,
+            ttl=ttl_of(described, options.get("ttl")),
         )
         return self._add(spec, options)
 
@@ -201,6 +205,7 @@ class ConnectedBroadcast(_TwoInputs, Generic[L_co, R_co]):
         is looked for in some of the slices. What `on_broadcast` emits comes once per subtask.
         Both are plain functions. The two streams have no order between them."""
         self._check(options)
+        _refuse_ttl(options)
         return self._add(self._unkeyed(on_record, on_broadcast, broadcast_state, options), options)
 
     def _unkeyed(
@@ -238,7 +243,7 @@ class KeyedConnectedBroadcast(ConnectedBroadcast[L_co, R_co], Generic[K, L_co, R
         state: Callable[[], S],
         broadcast_state: Callable[[], B],
         on_timer: Callable[[int, S, B, KeyContext[K]], Many[WN]] | None = None,
-        **options: Unpack[PlainOptions],
+        **options: Unpack[KeyedOptions],
     ) -> Step[L_co | R_co, LN | RN | WN]: ...
     @overload
     def process(  # pyright: ignore[reportInvalidTypeVarUse]
@@ -263,13 +268,14 @@ class KeyedConnectedBroadcast(ConnectedBroadcast[L_co, R_co], Generic[K, L_co, R
         the subtask of its key, and `on_broadcast(record, shared, context)` for each of the
         broadcast one, on every subtask.
 
-        `state` and `on_timer(timestamp, state, shared, context)` are as in `KeyedStream.process`,
-        `shared` is as in the unkeyed form, which is the one without `state`. The context of
-        `on_broadcast` shows the states of the subtask's keys and can change none of them."""
+        `state`, `ttl` and `on_timer(timestamp, state, shared, context)` are as in
+        `KeyedStream.process`, `shared` is as in the unkeyed form, which is the one without `state`.
+        The context of `on_broadcast` shows the states of the subtask's keys and can change none."""
         self._check(options)
         if state is None:
             if on_timer is not None:
                 raise DefinitionError("process(on_timer=) needs state=: timers belong to a key")
+            _refuse_ttl(options)
             spec = self._unkeyed(on_record, on_broadcast, broadcast_state, options)
             return self._add(spec, options)
         on_error = _check_broadcast(
@@ -291,8 +297,17 @@ class KeyedConnectedBroadcast(ConnectedBroadcast[L_co, R_co], Generic[K, L_co, R
                 on_timer=on_timer,
                 on_broadcast=on_broadcast,
                 broadcast_state=broadcast_state,
+                ttl=ttl_of(described, options.get("ttl")),
             ),
             options,
+        )
+
+
+def _refuse_ttl(options: Mapping[str, Any]) -> None:
+    if options.get("ttl") is not None:
+        raise DefinitionError(
+            "process(ttl=) needs state=: what expires is the state of a key; a broadcast state is "
+            "the same on all subtasks, and stays"
         )
 
 

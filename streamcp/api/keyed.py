@@ -12,8 +12,8 @@ from typing_extensions import TypeVar
 
 from streamcp.api.options import (
     KEYED,
-    PlainOptions,
-    PooledOptions,
+    KeyedOptions,
+    KeyedPooledOptions,
     StepOptions,
     check_call,
     check_function,
@@ -34,6 +34,7 @@ from streamcp.operators.steps import (
     ScanStep,
     StepSpec,
 )
+from streamcp.operators.ttl import ttl_of
 from streamcp.operators.windows import ON_CLOSE, Emit, Windows, whole_ms
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         *,
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K]], Many[WN]] | None = None,
-        **options: Unpack[PlainOptions],
+        **options: Unpack[KeyedOptions],
     ) -> Step[T_co, UN | WN]: ...
     @overload
     def process(  # pyright: ignore[reportInvalidTypeVarUse]
@@ -99,7 +100,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         executor: Literal["thread"],
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K]], Many[WN]] | None = None,
-        **options: Unpack[PooledOptions],
+        **options: Unpack[KeyedPooledOptions],
     ) -> Step[T_co, UN | WN]: ...
     @overload
     def process(  # pyright: ignore[reportInvalidTypeVarUse]
@@ -110,7 +111,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         uses: Opens[X],
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K], X], Many[WN]] | None = None,
-        **options: Unpack[PooledOptions],
+        **options: Unpack[KeyedPooledOptions],
     ) -> Step[T_co, UN | WN]: ...
     @overload
     def process(  # pyright: ignore[reportInvalidTypeVarUse]
@@ -119,7 +120,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         *,
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K]], Many[WN] | AsyncMany[WN]] | None = None,
-        **options: Unpack[PooledOptions],
+        **options: Unpack[KeyedPooledOptions],
     ) -> Step[T_co, UN | WN]: ...
     @overload
     def process(  # pyright: ignore[reportInvalidTypeVarUse]
@@ -129,7 +130,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         uses: Opens[X],
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K], X], Many[WN] | AsyncMany[WN]] | None = None,
-        **options: Unpack[PooledOptions],
+        **options: Unpack[KeyedPooledOptions],
     ) -> Step[T_co, UN | WN]: ...
     @overload
     def process(  # pyright: ignore[reportInvalidTypeVarUse]
@@ -139,7 +140,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         uses: Opens[X],
         state: Callable[[], S],
         on_timer: Callable[[int, S, KeyContext[K], X], Many[WN]] | None = None,
-        **options: Unpack[PlainOptions],
+        **options: Unpack[KeyedOptions],
     ) -> Step[T_co, UN | WN]: ...
     def process(
         self,
@@ -155,7 +156,12 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         `state` makes a fresh state per key, which the function changes in place; it belongs to the
         call. `on_timer(timestamp, state, context)` is called for each timer that is due. Records
         and timers of one key run one after another, in order; a coroutine function works for
-        different keys at the same time."""
+        different keys at the same time.
+
+        With `ttl` the state of a key is dropped that no call has updated for so long, which each
+        call does that returns: the next record finds a fresh one, and the memory is freed. Time is
+        event time on a stream with watermarks, else processing time; `ttl=sc.Ttl("7d",
+        clock="processing")` chooses. Timers are kept, and fire with a fresh state."""
         self._check("process", options)
         called = check_call("process", fn, options, uses=uses, arguments=KEYED)
         described = check_function("process", fn)
@@ -163,7 +169,13 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         if on_timer is not None:
             check_timer(described, on_timer, called)
         spec = ProcessStep(
-            fn, called.calls, called.uses, called.on_error, state=state, on_timer=on_timer
+            fn,
+            called.calls,
+            called.uses,
+            called.on_error,
+            state=state,
+            on_timer=on_timer,
+            ttl=ttl_of(described, options.get("ttl")),
         )
         return Step(self._graph, self._add(spec, options))
 

@@ -15,6 +15,7 @@ from streamcp.api.functions import Kind, accepts, is_lambda, kind_of, name_of
 from streamcp.config import CircuitBreaker, Duration, Rate, Retry, seconds
 from streamcp.errors import DefinitionError
 from streamcp.operators.steps import AsyncOptions, Executor, OnError, Opener
+from streamcp.operators.ttl import Ttl
 
 
 class StepOptions(TypedDict, total=False):
@@ -28,6 +29,12 @@ class PlainOptions(StepOptions, total=False):
     """Options of a step that calls a plain function."""
 
     on_error: OnError
+
+
+class KeyedOptions(PlainOptions, total=False):
+    """Options of a step that calls a plain function with a state per key."""
+
+    ttl: Duration | Ttl | None
 
 
 class SinkOptions(PlainOptions, total=False):
@@ -44,6 +51,12 @@ class PooledOptions(PlainOptions, total=False):
     retry: Retry | None
     rate: Rate | Sequence[Rate] | None
     breaker: CircuitBreaker | None
+
+
+class KeyedPooledOptions(PooledOptions, total=False):
+    """The same of a coroutine function."""
+
+    ttl: Duration | Ttl | None
 
 
 class AsyncCallOptions(PooledOptions, total=False):
@@ -68,7 +81,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "inspect": _PLAIN,
     "branch": _STEP,
     "iterate": _STEP,
-    "process": _POOLED,
+    "process": _POOLED | {"ttl"},
     "reduce": _STEP,
     "scan": _STEP,
     "count": _STEP,

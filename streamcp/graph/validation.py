@@ -63,6 +63,7 @@ def find_problems(graph: LogicalGraph, *, checkpoints: bool) -> Iterator[str]:
     yield from _half_timed(graph)
     yield from _timed_batches(graph)
     yield from _untimed_machines(graph)
+    yield from _untimed_ttl(graph)
 
 
 def _ends(graph: LogicalGraph) -> Iterator[str]:
@@ -192,6 +193,17 @@ def _untimed_machines(graph: LogicalGraph) -> Iterator[str]:
 def _needs_time(node: Node) -> bool:
     spec = node.spec
     return spec.needs_time if isinstance(spec, WindowStep) else isinstance(spec, JoinStep)
+
+
+def _untimed_ttl(graph: LogicalGraph) -> Iterator[str]:
+    for node in graph.nodes:
+        ttl = node.spec.ttl if isinstance(node.spec, ProcessStep) else None
+        if ttl is not None and ttl.in_event_time(timed=node.timed) and not node.timed:
+            yield (
+                f"{_told(node)} has a ttl in event time, and its records have no timestamps; give "
+                "the source watermarks=sc.Watermarks(lambda record: record.ts), or write "
+                'Ttl(..., clock="processing")'
+            )
 
 
 def _parallelism(graph: LogicalGraph) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from streamcp.config import CircuitBreaker, Rate, Retry
 from streamcp.operators.sources import Source
+from streamcp.operators.ttl import Ttl
 from streamcp.operators.watermarks import Watermarks
 
 OnError: TypeAlias = Literal["fail", "drop", "divert"]
@@ -126,10 +127,11 @@ class CountStep:
 @dataclass(frozen=True, slots=True)
 class ProcessStep(Call):
     """Per key: `fn(record, state, context)`; `state` makes a fresh state, `on_timer(timestamp,
-    state, context)` is called for each timer that is due."""
+    state, context)` is called for each timer that is due. With `ttl` the state expires."""
 
     state: Callable[[], Any] = object
     on_timer: Callable[..., Any] | None = None
+    ttl: Ttl | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -412,11 +412,13 @@ class LoopWriter:
             self._names[f"now{number}"] = run.now
             self._before.append(f"context{number}.timestamp = now{number}()")
         self._names[f"commit{number}"] = run.commit
+        judge, update = self._expiring(number, run)
         self._try(
             number,
             record,
             *look_up,
             *when,
+            *judge,
             f"context{number}.key = k{number}",
             f"{value} = e{number}.value",
             *_many(number, f"f{number}({', '.join(arguments)})"),
@@ -426,8 +428,38 @@ class LoopWriter:
             self._refuse(number, record, value, "refuse")
         if shared:
             self._refuse(number, record, shared, "refuse_shared")
+        for line in update:
+            self._line(line)
         self._line(f"if effects{number}.used:")
         self._line(f"    commit{number}(e{number}, {'t' if self._timed else 'None'})")
+
+    def _expiring(self, number: int, run: KeyedRun) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Write what comes before a call whose state expires, and what comes behind it."""
+        expiry, entry = run.expiry, f"e{number}"
+        if expiry is None:
+            return (), ()
+        self._names[f"renew{number}"] = expiry.state.renew
+        life, renew = expiry.state.life, f"    renew{number}({entry})"
+        if expiry.time is not None:
+            moment = f"t if t > w{number} else w{number}"
+            return (
+                (
+                    f"w{number} = context{number}.watermark",
+                    f"if {entry}.updated <= w{number} - {life}:",
+                    renew,
+                ),
+                (
+                    f"u{number} = {moment}",
+                    f"if u{number} > {entry}.updated:",
+                    f"    {entry}.updated = u{number}",
+                ),
+            )
+        self._names[f"now{number}"] = run.now
+        self._before += [f"u{number} = now{number}()", f"o{number} = u{number} - {life}"]
+        return (
+            (f"if {entry}.updated <= o{number}:", renew),
+            (f"{entry}.updated = u{number}",),
+        )
 
     # ---- what comes behind
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from streamcp.checkpoint.snapshot import SectionKind
-from streamcp.elements import MAX_TIMESTAMP, Mark, Watermark
+from streamcp.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, Mark, Watermark
 from streamcp.errors import SerializationError
 from streamcp.operators.context import KeyContext
 from streamcp.operators.steps import ProcessStep
@@ -26,6 +26,7 @@ from streamcp.runtime.snapshots import Freezing
 from streamcp.runtime.steps import keyed_functions, keys_of
 from streamcp.serialization.immutable import is_deeply_immutable
 from streamcp.state.entries import EVENT, PROCESSING, Entry
+from streamcp.state.keyed import KeyedState
 
 TIMER = 4
 """Status of a stored entry that is a due timer: its content is (key, timestamp)."""
@@ -88,7 +89,11 @@ class KeyedAsyncSubtask(PooledSubtask):
             on_timer = None if on_timer is None else self._executing.coroutine_of(on_timer)
         self._functions = [gathered(fn) for fn in functions]
         self._on_timer = None if on_timer is None else gathered(on_timer)
-        self._state = self.chain.keyed_state(self._node, spec.state)
+        self._expiry = self.chain.expiry(self._node)
+        if self._expiry is not None:
+            self._state: KeyedState = self._expiry.state
+        else:
+            self._state = self.chain.keyed_state(self._node, spec.state)
         self._side = self.chain.side(self._node)
         self._timed = self.chain.timed
         self._marks = PendingMarks()
@@ -143,6 +148,8 @@ class KeyedAsyncSubtask(PooledSubtask):
             # Ids are counted by the event loop's thread alone.
             own_call=None if self._executing is not None else partial(self.call_id, slot),
         )
+        if self._expiry is not None:
+            self._expiry.before(entry, self._expires_by(slot, entry))
         slot.copy = self.context.serializer.copy(entry.value, step=self._node.label)
         if slot.clock is not None:
             assert self._on_timer is not None, "a timer is set only with on_timer"
@@ -166,6 +173,23 @@ class KeyedAsyncSubtask(PooledSubtask):
             return KeyContext(slot.key, slot.record, effects, made_due_by)
         return KeyContext(slot.key, effects.now(), effects, self._watermark_of(entry, slot.epoch))
 
+    def _expires_by(self, slot: Slot, entry: Entry) -> int:
+        """The time by which the state that a call sees must not have expired."""
+        assert self._expiry is not None
+        if self._expiry.time is None or slot.clock == PROCESSING:
+            return self._expiry.moment(entry, MIN_TIMESTAMP)
+        if slot.clock == EVENT:
+            return self._expiry.moment(entry, slot.record)
+        judged = slot.judged
+        return self._watermark_of(entry, slot.epoch) if judged is None else judged
+
+    def _updated_at(self, slot: Slot, entry: Entry) -> int:
+        """The time of an update by a call; that of a record, if the watermark is not further."""
+        assert self._expiry is not None
+        by = self._expires_by(slot, entry)
+        of_record = self._expiry.time is not None and slot.clock is None
+        return max(by, slot.record[1]) if of_record else by
+
     def _watermark_of(self, entry: Entry, epoch: int) -> int:
         """What a record in its place is judged by (P21, P42)."""
         assert self.time is not None
@@ -182,6 +206,8 @@ class KeyedAsyncSubtask(PooledSubtask):
         state = self._state
         entry = state[slot.key]
         state.replace(entry, slot.copy)
+        if self._expiry is not None:
+            self._expiry.state.update(entry, self._updated_at(slot, entry))
         if slot.clock is not None:
             state.timer_done(entry, slot.record, slot.clock)
         effects = slot.effects

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamcp.clock import Clock
-from streamcp.elements import MAX_TIMESTAMP
+from streamcp.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from streamcp.errors import DefinitionError
 from streamcp.graph.logical import Node
 from streamcp.operators.calls import OwnCall
@@ -18,6 +18,7 @@ from streamcp.operators.context import KeyContext, TimerClock
 from streamcp.runtime.blocking import BlockingNotices
 from streamcp.runtime.calling import Push, Reporter, expanded
 from streamcp.runtime.event_time import EventTime
+from streamcp.runtime.expiry import Expiry
 from streamcp.runtime.meters import StepMeter
 from streamcp.serialization.immutable import is_deeply_immutable
 from streamcp.serialization.serializer import Serializer
@@ -176,7 +177,7 @@ def refuse_in_place(value: Any) -> None:
 class KeyedRun:
     """One keyed step of a chain. `keys` and `calls` have one function per input of the step;
     `emit(records)` takes what `on_timer` returns, `side(output, records)` what goes to a side
-    output. `time` is the event time of the subtask, if there is one."""
+    output. `time` is the event time of the subtask, if there is one; `expiry` that of the state."""
 
     def __init__(
         self,
@@ -188,6 +189,7 @@ class KeyedRun:
         clock: Clock,
         time: EventTime | None = None,
         side: Callable[[str, list[Any]], None] | None = None,
+        expiry: Expiry | None = None,
     ) -> None:
         self.keys = keys
         self.state = state
@@ -195,6 +197,7 @@ class KeyedRun:
         self.now = clock.wall_ms
         self._monotonic = clock.monotonic
         self.time = time
+        self.expiry = expiry
         self.effects = Effects(may_set_timers=False, now=self.now, timed=time is not None)
         self.context: KeyContext[Any] = KeyContext(None, 0, self.effects)
         # Timers that timers set come to an end by themselves, also when the input has ended.
@@ -297,6 +300,10 @@ class KeyedRun:
             state.preserve(entry)
         assert self._on_timer is not None, "a timer is set only with on_timer"
         context.key = entry.key
+        expiry, moment = self.expiry, 0
+        if expiry is not None:
+            moment = expiry.moment(entry, timestamp if clock == EVENT else MIN_TIMESTAMP)
+            expiry.before(entry, moment)
         try:
             results = expanded(self._on_timer(timestamp, entry.value, context))
             refuse_state(results, entry.value)
@@ -305,6 +312,8 @@ class KeyedRun:
             timer = f"timer {timestamp} of {entry.key!r}"
             raise self._reporter.step_failed(timer, error) from error
         state.timer_done(entry, timestamp, clock)
+        if expiry is not None:
+            expiry.state.update(entry, moment)
         over = clock == EVENT and context.watermark == MAX_TIMESTAMP and not self.finite_timers
         self.commit(entry, emitted_at, time_is_over=over)
         self._meter.records_out += len(results)

@@ -31,6 +31,7 @@ from streamcp.runtime.batching import BatchRun
 from streamcp.runtime.broadcast_steps import BroadcastRun
 from streamcp.runtime.calling import Push, Reporter, with_service
 from streamcp.runtime.event_time import EventTime
+from streamcp.runtime.expiry import Expiry
 from streamcp.runtime.fusing import Loop
 from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.keyed_steps import NOTHING, KeyedRun
@@ -60,6 +61,7 @@ class Chain:
         self._broadcast: dict[Node, BroadcastRun] = {}
         self._sinks: dict[Node, PlainSinkRun] = {}
         self._batches: dict[Node, BatchRun] = {}
+        self._expiries: list[Expiry] = []
         self.time: EventTime | None = None
 
     @property
@@ -200,8 +202,17 @@ class Chain:
             return spec.fn
         return with_service(spec.fn, self._context.services[spec.uses])
 
+    def expiry(self, node: Node) -> Expiry | None:
+        """Make the expiring state of a keyed step; None if its state does not expire."""
+        spec = node.spec
+        if not isinstance(spec, ProcessStep) or spec.ttl is None:
+            return None
+        made = Expiry(node.label, spec.state, spec.ttl, self._context, self.time)
+        self._expiries.append(made)
+        return made
+
     def keyed_state(self, node: Node, make: Callable[[], Any]) -> KeyedState:
-        """Make the state of a keyed step."""
+        """Make the state of a keyed step that does not expire."""
         context = self._context
         return KeyedState(
             node.label,
@@ -231,15 +242,17 @@ class Chain:
                 make = spec.state
             case _:
                 raise AssertionError(f"no keyed step: {spec!r}")
+        expiry = self.expiry(node)
         run = KeyedRun(
             keys_of(node),
-            self.keyed_state(node, make),
+            self.keyed_state(node, make) if expiry is None else expiry.state,
             self.push_behind(node),
             self.reporter(node),
             self.meters[node],
             context.clock,
             self.time,
             self.side(node),
+            expiry,
         )
         run.finite_timers = isinstance(spec, MachineStep)
         run.stamped = isinstance(spec, JoinStep)
@@ -284,8 +297,9 @@ class Chain:
 
     @property
     def has_timers(self) -> bool:
-        """Some step may set timers."""
-        return bool(self._batches) or any(run.has_timers for run in self._keyed.values())
+        """Some step may set timers, or has something like them."""
+        by_themselves = self._batches or self._expiries
+        return bool(by_themselves) or any(run.has_timers for run in self._keyed.values())
 
     @property
     def has_open_batches(self) -> bool:
@@ -323,12 +337,15 @@ class Chain:
             run.restore(due, records)
 
     def fire_timers(self) -> bool:
-        """Fire one due timer of each step; False if none is due."""
+        """Fire one due timer of each step, and free some of what has expired; False if nothing is
+        due."""
         fired = False
         for run in self._keyed.values():
             fired = run.fire_timers() or fired
         for batch in self._batches.values():
             fired = batch.fire() or fired
+        for expiry in self._expiries:
+            fired = expiry.sweep() or fired
         return fired
 
     def fire_event_timers(self, watermark: int, most: int) -> bool:
@@ -342,9 +359,11 @@ class Chain:
         return False
 
     def next_timer(self) -> int | None:
-        """The time of the earliest timer (milliseconds since the epoch)."""
+        """The time of the earliest timer, or of a look at what expires (milliseconds since the
+        epoch)."""
         times = [at for run in self._keyed.values() if (at := run.state.next_timer()) is not None]
         times += [run.due for run in self._batches.values() if run.due is not None]
+        times += [at for one in self._expiries if (at := one.next_sweep()) is not None]
         return min(times, default=None)
 
 

@@ -1,7 +1,8 @@
 """What is kept of one key, and the form in which it is stored.
 
-A stored row is (key, value, timers), with a fourth field where there are event-time timers; a row
-of one field, (key,), says that the key was removed.
+A stored row is (key, value, timers), with a fourth field where there are event-time timers, and six
+where the state expires: when it was last updated, and by which clock. A row of one field, (key,),
+says that the key was removed.
 Sections that hold changes are read behind those that they build on, row by row: the last row of a
 key counts. Knows neither snapshots nor how keys are found.
 """
@@ -10,12 +11,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
+
+from streamcp.elements import MAX_TIMESTAMP
 
 Row: TypeAlias = tuple[Any, ...]
 """What is stored of an entry: key, value, timers in processing time and in event time
-(milliseconds since the epoch; the last field is left out if there are none); or the key alone of
-one that was removed."""
+(milliseconds since the epoch; left out if there are none and nothing follows), its last update and
+the clock of that (of a state that expires); or the key alone of one that was removed."""
 
 PROCESSING, EVENT = 0, 1
 """The clock of a timer: its place in what an entry has of both."""
@@ -25,6 +28,9 @@ Timers: TypeAlias = tuple[set[int], set[int]]
 
 REMOVED = -1
 """The place of an entry that was removed."""
+
+UNDATED = MAX_TIMESTAMP
+"""The last update of an entry of which it is not known: it has not expired."""
 
 
 class Entry:
@@ -44,18 +50,52 @@ class Entry:
         self.place = 0
         self.timers: Timers | None = None
 
+    def row(self) -> Row:
+        """Make the row of an entry that is there."""
+        if self.timers is None:
+            return self.key, self.value, ()
+        processing, event = self.timers
+        row = self.key, self.value, tuple(sorted(processing))
+        return (*row, tuple(sorted(event))) if event else row
+
+
+class ExpiringEntry(Entry):
+    """The same of a state that expires. `updated` is when a call has last updated it, by the clock
+    of the class; `bucket` and `seat` are its place in the index."""
+
+    __slots__ = ("bucket", "seat", "updated")
+
+    clock: ClassVar[int] = PROCESSING
+
+    def __init__(self, key: Any, value: Any, group: int, epoch: int) -> None:
+        super().__init__(key, value, group, epoch)
+        self.updated = UNDATED
+        self.bucket = 0
+        self.seat = 0
+
+    def row(self) -> Row:
+        """Make the row, with the last update if it is known."""
+        row = super().row()
+        if self.updated == UNDATED:
+            return row
+        return (*row, *((),) * (4 - len(row)), self.updated, self.clock)
+
+
+class EventEntry(ExpiringEntry):
+    """One whose last update is in event time."""
+
+    __slots__ = ()
+
+    clock = EVENT
+
 
 # Stands in the lists where an entry was removed while snapshots went by them; newer than all.
 GAP = Entry(None, None, 0, sys.maxsize)
 
 
-def row_of(entry: Entry) -> Row:
-    """Make the row of an entry that is there."""
-    if entry.timers is None:
-        return entry.key, entry.value, ()
-    processing, event = entry.timers
-    row = entry.key, entry.value, tuple(sorted(processing))
-    return (*row, tuple(sorted(event))) if event else row
+def has_timers(entry: Entry) -> bool:
+    """Say whether a timer of the key is set."""
+    return entry.timers is not None and any(entry.timers)
 
 
 def is_removal(row: Row) -> bool:
@@ -65,7 +105,12 @@ def is_removal(row: Row) -> bool:
 
 def without_timers(rows: Iterable[Row]) -> list[Row]:
     """Leave the timers of stored rows out."""
-    return [row if is_removal(row) else (row[0], row[1], ()) for row in rows]
+    return [row if is_removal(row) else _without_timers(row) for row in rows]
+
+
+def _without_timers(row: Row) -> Row:
+    key, value, _, *rest = row
+    return (key, value, (), (), *rest[1:]) if len(rest) > 1 else (key, value, ())
 
 
 def apply_rows(rows: Iterable[Row], to: dict[Any, Row]) -> None:

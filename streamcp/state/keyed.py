@@ -44,6 +44,7 @@ class KeyedState:
         self.step = step
         self.epoch = 0
         self.entries: dict[Any, Entry] = {}
+        self._entry_class = Entry
         self._make = make
         self._serializer = serializer
         self._max_parallelism = max_parallelism
@@ -67,7 +68,7 @@ class KeyedState:
 
     def _insert(self, key: Any, value: Any) -> Entry:
         group = key_group(stable_hash(key), self._max_parallelism)
-        entry = self.entries[key] = Entry(key, value, group, self.epoch)
+        entry = self.entries[key] = self._entry_class(key, value, group, self.epoch)
         listed = self._groups[group]
         gaps = self._gaps.get(group)
         if gaps:
@@ -220,8 +221,14 @@ class KeyedState:
                 self._restore(*row)
 
     def _restore(
-        self, key: Any, value: Any, processing: Iterable[int], event: Iterable[int] = ()
+        self,
+        key: Any,
+        value: Any,
+        processing: Iterable[int],
+        event: Iterable[int] = (),
+        *dated: int,
     ) -> None:
+        """Put an entry back; `dated` is of one that expired when it was stored."""
         entry = self.entries.get(key)
         if entry is None:
             entry = self._insert(key, value)

@@ -17,7 +17,7 @@ from streamcp.errors import SerializationError
 from streamcp.serialization.immutable import is_deeply_immutable
 from streamcp.serialization.serializer import NOT_FLAT, Serializer
 from streamcp.state.changes import Noted
-from streamcp.state.entries import REMOVED, Entry, Row, row_of
+from streamcp.state.entries import REMOVED, Entry, Row
 
 # Entries frozen together: large enough that the cost of one frame disappears, small enough that
 # a slice of background work stays well under a millisecond.
@@ -129,12 +129,12 @@ class KeyedSnapshot:
     def keep(self, entry: Entry) -> None:
         """Keep an entry that is about to be changed: a copy if that is cheap, itself if it cannot
         change, else its bytes."""
-        key, value, *timers = row_of(entry)
+        key, value, *rest = entry.row()
         copy = self._state.serializer.flat_copy(value)
         if copy is NOT_FLAT and not is_deeply_immutable(value):
-            self._freeze_rows(entry.group, [(key, value, *timers)])
+            self._freeze_rows(entry.group, [(key, value, *rest)])
             return
-        kept = (key, value if copy is NOT_FLAT else copy, *timers)
+        kept = (key, value if copy is NOT_FLAT else copy, *rest)
         self._kept.setdefault(entry.group, []).append(kept)
 
     def freeze_some(self) -> bool:
@@ -188,7 +188,7 @@ class KeyedSnapshot:
     def _freeze_untouched(self, group: int) -> bool:
         """Freeze entries that nobody has touched since the cut; False if there are none."""
         taken = self._next_entries(group)
-        rows = [row_of(entry) for entry in taken if entry.place != REMOVED]
+        rows = [entry.row() for entry in taken if entry.place != REMOVED]
         removals = [(entry.key,) for entry in taken if entry.place == REMOVED]
         if rows:
             self._freeze_rows(group, rows)
