@@ -168,6 +168,13 @@ async def job_process(n: int, parallelism: int = 1) -> None:
     await job.run_async()
 
 
+async def job_process_with_ttl(n: int) -> None:
+    job = sc.Job("expiring")
+    keyed = job.source(sc.items(range(n))).key_by(key_of)
+    keyed.process(update, state=Totals, ttl="7d").sink(sc.discard())
+    await job.run_async()
+
+
 async def job_calls(n: int, *, ordered: bool) -> None:
     job = sc.Job("calls")
     numbers = job.source(sc.items(range(n)))
@@ -271,6 +278,15 @@ async def process(run: Run[Sizes]) -> Sequence[Row]:
         ),
         await startup(job_process),
     ]
+
+
+async def expiry(run: Run[Sizes]) -> Sequence[Row]:
+    """Keyed process with a ttl, beside one without."""
+    n, rounds = run.sizes.records, run.sizes.rounds
+    name = "cost of a keyed process with ttl / of one without"
+    return await ratio(
+        name, job_process, job_process_with_ttl, n, rounds, at_most(1.1), of_cost=True
+    )
 
 
 async def calls(run: Run[Sizes]) -> Sequence[Row]:
@@ -397,6 +413,7 @@ SUITE = Suite(
         "stateless": stateless,
         "exchange": exchange,
         "process": process,
+        "expiry": expiry,
         "calls": calls,
         "coroutine": coroutine,
         "checkpoints": checkpoints,

@@ -36,6 +36,9 @@ def needs_count(count: int) -> Visits:
 # ---- state and keys
 keyed.process(keep, state=Visits)  # error: one record instead of several
 keyed.process(keep_slowly, state=Visits)  # error: the same as a coroutine
+keyed.process(each, state=Visits, ttl=7)  # error: seconds, or days?
+sc.Ttl("7d", clock="wall")  # error: no such clock
+orders.map(lambda order: order.id, ttl="7d")  # error: no state
 keyed.process(each, state=Visits, concurrency=4)  # error: a plain function has no concurrency
 keyed.process(each, state=needs_count)  # error: cannot be made without arguments
 keyed.process(each, state=Rated)  # error: another state than the function's

@@ -197,6 +197,11 @@ async def remind(timestamp: int, visits: Visits, ctx: sc.KeyContext[str]) -> lis
 
 
 assert_type(by_country.process(each, state=Visits), sc.Step[Order, Order])
+assert_type(by_country.process(each, state=Visits, ttl="7d"), sc.Step[Order, Order])
+assert_type(
+    by_country.process(each_slowly, state=Visits, ttl=sc.Ttl("1h", clock="processing")),
+    sc.Step[Order, Order],
+)
 assert_type(
     by_country.process(each, state=Visits, executor="thread", concurrency=4), sc.Step[Order, Order]
 )
