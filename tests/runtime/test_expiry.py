@@ -80,7 +80,7 @@ class Bench:
         keyed = job.source(source(), name="source", watermarks=marks).key_by(key_of)
         options: Any = {"name": "step", "parallelism": p, "ttl": ttl or f"{LIFE}ms"}
         if self.kind == "connected":
-            other = job.source(sc.items([]), name="nothing", watermarks=marks).key_by(key_of)
+            other: Any = job.source(sc.items([]), name="nothing", watermarks=marks).key_by(key_of)
             step = other.connect(keyed).process(note, note, state=Count, **options)
         else:
             fn: Any = note_later if self.kind == "coroutine" else note
