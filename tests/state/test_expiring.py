@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamcp.checkpoint.snapshot import SectionHandle
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.serializer import Serializer
 from streamcp.state.entries import EVENT, PROCESSING, apply_rows, without_timers
 from streamcp.state.expiring import ExpiringState
 from streamcp.state.expiry_index import BUCKETS_PER_LIFE
 from streamcp.state.keyed import KeyedState
+from streamcp.state.keyed_snapshot import KeyedSnapshot
 
 LIFE = 320
 WIDTH = LIFE // BUCKETS_PER_LIFE
@@ -59,11 +61,25 @@ class Bench:
             pass
 
     def rows(self) -> list[Any]:
-        snapshot = self.state.snapshot()
+        """What a snapshot writes that fails then."""
+        return self.frozen(self.state.snapshot())
+
+    def frozen(self, snapshot: KeyedSnapshot) -> list[Any]:
         while snapshot.freeze_some():
             pass
         frames = snapshot.section().frames
         return [row for frame in frames for row in self.serializer.loads(frame)]
+
+    def checkpoint(self, stored: dict[Any, Any]) -> None:
+        """Take a snapshot, apply it to what is stored, and complete it."""
+        snapshot = self.state.snapshot()
+        rows = self.frozen(snapshot)
+        if snapshot.base is None:
+            stored.clear()
+        apply_rows(rows, stored)
+        file = f"chk-{snapshot.epoch}"
+        snapshot.written(SectionHandle("state", "step", len(rows), file, 18, (), "", ()))
+        snapshot.completed()
 
 
 def test_state_is_seen_until_its_life_is_over_and_never_after_although_nothing_was_swept() -> None:
@@ -237,11 +253,10 @@ def test_what_calls_see_equals_an_oracle_whatever_is_swept_cleared_and_restored(
             if entry is not None:
                 bench.state.set_timer(entry, bench.now + 10 * LIFE)
         else:
-            apply_rows(copy.deepcopy(bench.rows()), stored)  # changes upon changes
+            bench.checkpoint(stored)
             if value:
-                rows = list(stored.values())
-                bench.state, stored = bench.new_state(), {}
-                bench.state.restore(rows)
+                bench.state = bench.new_state()
+                bench.state.restore(copy.deepcopy([*stored.values()]))
         places = [one for bucket in bench.state.index._buckets.values() for one in bucket]
         assert sorted(places, key=id) == sorted(bench.state.entries.values(), key=id)
         assert bench.state.index.count == len(places)
