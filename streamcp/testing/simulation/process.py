@@ -30,6 +30,9 @@ Ending: TypeAlias = Literal[
     "finished", "already_finished", "stopped", "cancelled", "crashed", "failed"
 ]
 
+_PATIENCE = 20
+"""After so many expired checkpoints, one behind another, whoever runs the job stops it."""
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -45,7 +48,9 @@ class Ended:
 
 
 class Process:
-    """Runs one life of `job`. `counts` is added to, `copy` makes a second copy of it."""
+    """Runs one life of `job`. `counts` is added to, `copy` makes a second copy of it.
+
+    `needs_time` says that its checkpoints expired until it was stopped: it wants a longer one."""
 
     def __init__(
         self,
@@ -57,6 +62,8 @@ class Process:
     ) -> None:
         self.life = life
         self.counts = counts
+        self.needs_time = False
+        self._expired = 0
         self._copy = copy
         self._second: tuple[Process, asyncio.Task[Ended]] | None = None
         storage = life.files.storage(life.branch.directory, job.name, life.world.clock, life.disk)
@@ -149,9 +156,19 @@ class Process:
         if isinstance(event, events.JobRestored) and event.in_flight_records:
             self.counts["restored in-flight records"] += event.in_flight_records
         if isinstance(event, events.CheckpointCompleted):
+            self._expired = 0
             self.life.hit("completed")
+        if isinstance(event, events.CheckpointFailed) and event.reason == "EXPIRED":
+            self._lose_patience()
         if isinstance(event, events.SavepointWritten) and self.life.survived is None:
             self.life.world.savepoints.announced.add(Path(event.path))
+
+    def _lose_patience(self) -> None:
+        """Stop a job whose timeout is too short for its schedule: it would run for ever."""
+        self._expired += 1
+        if self._expired == _PATIENCE and self.life.task is not None:
+            self.needs_time = True
+            self.life.task.cancel()
 
     def _look_at_manifest(self, manifest: Manifest) -> None:
         savepoints = self.life.world.savepoints

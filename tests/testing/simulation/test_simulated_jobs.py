@@ -7,6 +7,7 @@ To replay one seed: SIMULATE=17 pytest tests/testing/simulation/test_simulated_j
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from streamcp.testing.simulation.faults import Action, Counter
 from streamcp.testing.simulation.jobs import KINDS, JobSpec, is_sound
 from streamcp.testing.simulation.kinds_two_inputs import TwoInputs
-from streamcp.testing.simulation.run import RandomJob, draw_case, run_seed
+from streamcp.testing.simulation.run import Case, RandomJob, draw_case, run_case, run_seed
 from streamcp.testing.simulation.trace import Trace
 
 _CHUNK = 20
@@ -77,3 +78,16 @@ def test_drawn_jobs_are_sound_and_say_which_input_is_the_second() -> None:
         for step in job.steps:
             assert bool(step.second) == isinstance(KINDS.get(step.kind), TwoInputs)
             assert ("input 2 behind" in str(step)) == bool(step.second)
+
+
+def test_job_whose_checkpoints_expire_for_ever_gets_a_longer_timeout() -> None:
+    """It would not end otherwise: it cannot finish without a final checkpoint."""
+    impossible = {"timeout": "0.1ms", "tolerable_failures": None, "every": "1ms"}
+    drawn = _drawn(2)
+    case = Case(
+        RandomJob(replace(drawn, settings={**drawn.settings, **impossible})), (), "schedule 0"
+    )
+    outcome = run_case(case)
+    assert outcome.failure is None
+    assert (outcome.counts["cancelled"], outcome.counts["finished"]) == (1, 1)
+    assert outcome.counts["CheckpointFailed"] >= 20
