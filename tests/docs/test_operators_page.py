@@ -17,7 +17,7 @@ PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 def _examples() -> list[tuple[Picture, str]]:
     """Each picture with the program of its section."""
-    found = []
+    found: list[tuple[Picture, str]] = []
     for _, body in SECTION.findall(TEXT):
         shown = pictures(body)
         programs = PROGRAM.findall(body)
