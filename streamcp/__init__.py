@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         StepFailed,
         StorageError,
         StreamcpError,
+        StrictFailed,
         TransactionLost,
     )
     from streamcp.operators.aggregates import (
@@ -138,6 +139,7 @@ __all__ = [
     "StorageError",
     "Stream",
     "StreamcpError",
+    "StrictFailed",
     "Sum",
     "Tag",
     "TopN",
@@ -227,6 +229,7 @@ _HOMES = {
     "StorageError": "streamcp.errors:StorageError",
     "Stream": "streamcp.api.streams:Stream",
     "StreamcpError": "streamcp.errors:StreamcpError",
+    "StrictFailed": "streamcp.errors:StrictFailed",
     "Sum": "streamcp.operators.aggregates:Sum",
     "Tag": "streamcp.operators.tags:Tag",
     "TopN": "streamcp.operators.collecting:TopN",

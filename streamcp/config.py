@@ -317,6 +317,8 @@ class JobSettings:
     - `fresh`: start anew, keeping checkpoint ids increasing.
     - `restore`: the directory of a savepoint to begin from, instead of a checkpoint of the job's
       own; with `fresh` also if the job has such.
+    - `strict`: look for records that are changed in place although others have them too, and for
+      types that no snapshot can hold; None for only under `streamcp.testing`.
     """
 
     checkpoints: Checkpoints | None = None
@@ -328,3 +330,5 @@ class JobSettings:
     allow_unmatched_state: bool = False
     take_over: bool = False
     restore: str | Path | None = None
+    # Each call and each record is looked at: too dear for more than a test.
+    strict: bool | None = None

@@ -42,6 +42,11 @@ class StepFailed(StreamcpError):
     """A user's function or a connector raised; the original error is the `__cause__`."""
 
 
+class StrictFailed(StepFailed):
+    """`strict=True` has found a record that was changed in place although others have it too, or a
+    value of a type that no snapshot can hold. No `on_error` of a step drops or diverts it."""
+
+
 class JobFailed(StreamcpError):
     """A job ended by a failure that its restart strategy did not (or no longer) answer."""
 

@@ -45,6 +45,9 @@ class Job:
     - `max_parallelism`: fixed for the job's life; keys are divided into so many groups.
     - `restart`: None for three attempts with exponential backoff if checkpoints are on, else none.
     - `channel_capacity`: records per channel; 4096 if nothing else is set.
+    - `strict`: find records that are changed in place although others have them too, and values
+      of types that no snapshot can hold, at the cost of speed; False, and True under
+      `streamcp.testing`.
     - `fakes`: what `streamcp simulate` puts in the place of what is outside: a service opener for
       the opener of a `uses=`, a source for the name of a source.
     - `types`: classes of records, keys and state that no annotation of a step declares, and
@@ -63,6 +66,7 @@ class Job:
         max_parallelism: int = 128,
         restart: Restart | None = None,
         channel_capacity: int | None = None,
+        strict: bool | None = None,
         fakes: Mapping[Any, Any] | None = None,
         types: Sequence[type[Any] | TypeCodec] = (),
     ) -> None:
@@ -82,6 +86,7 @@ class Job:
             "checkpoints": checkpoints,
             "restart": restart,
             "channel_capacity": channel_capacity,
+            "strict": strict,
         }
         merge_settings(("Job(...)", self._settings))
 
@@ -158,6 +163,7 @@ class Job:
         restore: str | Path | None = None,
         restart: Restart | None = None,
         channel_capacity: int | None = None,
+        strict: bool | None = None,
     ) -> JobResult:
         """Run the job until it ends, and return its result; blocks.
 
@@ -166,6 +172,7 @@ class Job:
           committed.
         - `allow_unmatched_state`: leave behind what a checkpoint holds of steps that are gone.
         - `take_over`: start although another copy of the job shows life; that one is fenced.
+        - `strict`: as in `Job`.
         - `restore`: begin from the savepoint in this directory. A job that has checkpoints of its
           own is refused, except with `fresh`; once it has completed one since, it continues from
           there, and is run without `restore`.
@@ -189,6 +196,7 @@ class Job:
                 restore=restore,
                 restart=restart,
                 channel_capacity=channel_capacity,
+                strict=strict,
             )
         )
 
@@ -203,6 +211,7 @@ class Job:
         restore: str | Path | None = None,
         restart: Restart | None = None,
         channel_capacity: int | None = None,
+        strict: bool | None = None,
     ) -> JobResult:
         """Run the job in the running event loop until it ends, and return its result; as `run`."""
         starting = self.start(
@@ -214,6 +223,7 @@ class Job:
             restore=restore,
             restart=restart,
             channel_capacity=channel_capacity,
+            strict=strict,
         )
         async with starting as running:
             return await running.wait_finished()
@@ -229,6 +239,7 @@ class Job:
         restore: str | Path | None = None,
         restart: Restart | None = None,
         channel_capacity: int | None = None,
+        strict: bool | None = None,
     ) -> AbstractAsyncContextManager[JobHandle]:
         """Run the job beside other code: `async with job.start() as running`. Options as `run`.
 
@@ -242,6 +253,7 @@ class Job:
             restore=restore,
             restart=restart,
             channel_capacity=channel_capacity,
+            strict=strict,
         )
         self.validate(settings)
         from streamcp.runners import local

@@ -38,6 +38,7 @@ _SWITCHES = frozenset(
         "predict",
         "fail_on_max_age",
         "incremental",
+        "strict",
     }
 )
 _NUMBERS = frozenset(

@@ -102,6 +102,13 @@ _RUN: tuple[tuple[str, Any, str | None, str, str], ...] = (
         "After a failure: none, fixed_delay, exponential_backoff or failure_rate.",
     ),
     ("channel_capacity", int, _NUMBER, _RUNNING, "Records per channel."),
+    (
+        "strict",
+        bool,
+        None,
+        _RUNNING,
+        "Find records that are changed in place though others have them, and undeclared types.",
+    ),
 )
 # Settings that lie directly in the settings of a run; the others are fields of `checkpoints`.
 _OUTSIDE = frozenset(
@@ -113,6 +120,7 @@ _OUTSIDE = frozenset(
         "take_over",
         "restart",
         "channel_capacity",
+        "strict",
     }
 )
 # Called otherwise than their settings: `from` is no name in Python.

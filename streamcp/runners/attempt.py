@@ -28,6 +28,7 @@ from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.replay import Replay
 from streamcp.runtime.sink_subtask import SinkSubtask
 from streamcp.runtime.snapshots import SnapshotWriter
+from streamcp.runtime.strictness import Lenient, Strict
 from streamcp.runtime.subtask import Subtask
 from streamcp.runtime.work_list import BarrierWorkList
 from streamcp.serialization.registry import TypeRegistry
@@ -145,8 +146,16 @@ class Attempt:
             },
             fork=prepared.fork,
             life=prepared.life,
+            strict=self._strict(),
             report=self._log.record,
         )
+
+    def _strict(self) -> Lenient:
+        prepared = self._prepared
+        if not prepared.settings.strict:
+            return Lenient()
+        snapshots = prepared.storage is not None
+        return Strict(prepared.registry, self.serializer, snapshots=snapshots)
 
     def _restore(self, replay: Replay) -> None:
         prepared = self._prepared

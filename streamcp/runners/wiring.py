@@ -33,6 +33,7 @@ from streamcp.runtime.source_subtask import SourceSubtask
 from streamcp.runtime.staged_subtask import StagedSubtask
 from streamcp.runtime.step_subtask import StepSubtask
 from streamcp.runtime.steps import Chain
+from streamcp.runtime.strictness import Lenient
 from streamcp.runtime.subtask import Subtask
 from streamcp.runtime.work_list import BarrierWorkList
 from streamcp.serialization.stable_hash import stable_hash
@@ -56,7 +57,7 @@ def wire(
     for task in plan.tasks:
         for index in range(task.parallelism):
             subtask_id = SubtaskId(task.name, index)
-            edges = _output_edges(plan, subtask_id, channels)
+            edges = _output_edges(plan, subtask_id, channels, context.strict)
             own = [channel for channel in channels.values() if channel.id.receiver == subtask_id]
             gate = _gate(own, [ports[channel.id] for channel in own], capacity)
             output = OutputGate([edge for group in edges.values() for edge in group])
@@ -107,7 +108,10 @@ def _kind(task: TaskPlan) -> type[Subtask]:
 
 
 def _output_edges(
-    plan: PhysicalPlan, sender: SubtaskId, channels: Mapping[ChannelId, Channel]
+    plan: PhysicalPlan,
+    sender: SubtaskId,
+    channels: Mapping[ChannelId, Channel],
+    strict: Lenient,
 ) -> dict[tuple[Node, str], list[OutputEdge]]:
     edges: dict[tuple[Node, str], list[OutputEdge]] = {}
     for edge in plan.edges:
@@ -119,12 +123,16 @@ def _output_edges(
                 if channel_id.edge == edge.name
             ]
             output = (edge.connection.node, edge.connection.output)
-            edges.setdefault(output, []).append(_output_edge(plan, edge, sender.index, own))
+            edges.setdefault(output, []).append(_output_edge(plan, edge, sender.index, own, strict))
     return edges
 
 
 def _output_edge(
-    plan: PhysicalPlan, edge: EdgePlan, sender_index: int, channels: list[Channel]
+    plan: PhysicalPlan,
+    edge: EdgePlan,
+    sender_index: int,
+    channels: list[Channel],
+    strict: Lenient,
 ) -> OutputEdge:
     exchange = edge.connection.exchange
     match exchange:
@@ -137,6 +145,7 @@ def _output_edge(
         case HashByKey(key):
             receiver = receiver_by_key(len(channels), plan.max_parallelism)
             node = edge.connection.node
+            key = strict.exchanged(node, key)
             return KeyedEdge(channels, key, receiver, key_failure(node), timed=node.timed)
 
 

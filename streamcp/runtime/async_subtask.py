@@ -22,11 +22,12 @@ class AsyncSubtask(PooledSubtask):
         super().prepare()
         spec, options = self._node.spec, self._options
         assert isinstance(spec, Call)
-        self._fn = self.chain.function(spec)
+        self._fn = self.chain.bare_function(self._node)
         if self._executing is not None:
             self._fn = self._executing.coroutine_of(self._fn)
         if isinstance(spec, FlatMapStep):
             self._fn = gathered(self._fn)
+        self._fn = self.context.strict.coroutine(self._node, self._fn)
         # A function in an executor goes on with its record after its call was given up.
         given_up = options.retry is not None or self._executing is not None
         self._timed = self.chain.timed

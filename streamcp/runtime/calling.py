@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from types import GeneratorType
 from typing import Any
 
-from streamcp.errors import StepFailed
+from streamcp.errors import StepFailed, StrictFailed
 from streamcp.graph.logical import Node
 from streamcp.operators.failures import Failure
 from streamcp.operators.steps import OnError
@@ -42,7 +42,9 @@ class Reporter:
     def failure(self, record: Any, error: Exception, attempts: int = 1) -> Failure[Any] | None:
         """Return what is diverted, or None where the record is dropped.
 
-        Raises StepFailed where the step's errors fail the job."""
+        Raises StepFailed where the step's errors fail the job, and what `strict` has found."""
+        if isinstance(error, StrictFailed):
+            raise error
         if self._on_error == "fail":
             raise self.step_failed(record, error) from error
         if self._on_error == "drop":
@@ -80,6 +82,8 @@ def key_failure(node: Node) -> Callable[..., None]:
     """Make what says that the key function behind a step failed, or gave no usable key."""
 
     def failed(record: Any, error: Exception, timestamp: int | None = None) -> None:
+        if isinstance(error, StrictFailed):
+            raise error
         raise StepFailed(
             f"key_by behind step {node.label!r} ({node.place}) failed at record {shown(record)}: "
             f"{describe(error)}"

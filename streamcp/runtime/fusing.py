@@ -54,6 +54,7 @@ from streamcp.runtime.calling import Push, Reporter, expanded
 from streamcp.runtime.event_time import EventTime
 from streamcp.runtime.keyed_steps import NOTHING, KeyedRun, refuse_in_place
 from streamcp.runtime.meters import StepMeter
+from streamcp.runtime.strictness import Lenient
 
 # CPython allows twenty nested blocks; a loop and the `try` in it are two. Deeper steps get a
 # loop of their own.
@@ -72,8 +73,13 @@ class Fusable(Protocol):
         """What decides about failed records of a step."""
         ...
 
-    def function(self, spec: Call) -> Callable[..., Any]:
-        """The step's function, with its service."""
+    def function(self, node: Node) -> Callable[..., Any]:
+        """The function of a step, with its service."""
+        ...
+
+    @property
+    def strict(self) -> Lenient:
+        """What looks at calls, or lets them be."""
         ...
 
     def keyed_run(self, node: Node) -> KeyedRun:
@@ -218,14 +224,14 @@ class LoopWriter:
         elif isinstance(spec, CountStep | ScanStep | ReduceStep | ProcessStep):
             self._keyed(node, number, record, count, port)
         elif isinstance(spec, BranchStep):
-            self._names[f"f{number}"] = self._user(node, spec.fn)
+            self._names[f"f{number}"] = self._user(node, self._chain.strict.function(node, spec.fn))
             self._branch(node, number, record, count)
         elif isinstance(spec, IterateStep):
             self._onward(node, number, "main", record, count)
         else:
             assert isinstance(spec, Call)
             many = isinstance(spec, FlatMapStep)
-            self._names[f"f{number}"] = self._user(node, self._chain.function(spec), many=many)
+            self._names[f"f{number}"] = self._user(node, self._chain.function(node), many=many)
             self._plain(node, number, record, count)
 
     def _plain(self, node: Node, number: int, record: str, count: str) -> None:
@@ -312,7 +318,8 @@ class LoopWriter:
 
     def _reading(self, node: Node, spec: BroadcastStep, number: int, record: str) -> None:
         """Write the call for a record of the input that reads the broadcast state."""
-        self._names[f"f{number}"] = self._user(node, spec.fn, many=True)
+        fn = self._chain.strict.function(node, spec.fn, many=True)
+        self._names[f"f{number}"] = self._user(node, fn, many=True)
         shared = self._shared(node, number)
         self._try(number, record, *_many(number, f"f{number}({record}, {shared})"))
         self._refuse(number, record, shared, "refuse_shared")
@@ -368,13 +375,18 @@ class LoopWriter:
     def _scan(self, node: Node, number: int, record: str, look_up: tuple[str, ...]) -> None:
         spec = node.spec
         assert isinstance(spec, ScanStep | ReduceStep)
-        self._names[f"f{number}"] = self._user(node, spec.fn, place=1)
+        strict = self._chain.strict
+        self._names[f"f{number}"] = self._user(node, strict.folding(node, spec.fn), place=1)
         self._names["NOTHING"] = NOTHING
         self._names["refuse_in_place"] = refuse_in_place
         old, new = f"v{number}", f"r{number}"
         call = f"f{number}({old}, {record})"
         if isinstance(spec, ReduceStep):
-            call = f"{record} if {old} is NOTHING else {call}"
+            first = record
+            if (take := strict.first(node)) is not None:
+                self._names[f"first{number}"] = take
+                first = f"first{number}({record})"
+            call = f"{first} if {old} is NOTHING else {call}"
         self._try(
             number,
             record,

@@ -16,6 +16,7 @@ from streamcp.observability.events import Event
 from streamcp.operators.steps import Opener
 from streamcp.runtime.blocking import BlockingNotices
 from streamcp.runtime.call_ids import StepCallIds
+from streamcp.runtime.strictness import Lenient
 from streamcp.runtime.throttle import StepLimits
 from streamcp.runtime.waking import Turns
 from streamcp.serialization.serializer import Serializer
@@ -70,7 +71,8 @@ class TaskContext:
     event loop. `keep_records`: in-flight records must survive (checkpoints are on).
     `at_least_once`: barriers are only counted (rule P29). `incremental`: snapshots of keyed state
     hold changes only, where they may (rule P39). `fork` is in the names of transactions
-    (see `TransactionId`), `life` in the ids of calls. `report` is told of what happens; `blocking`
+    (see `TransactionId`), `life` in the ids of calls. `strict` looks at
+    calls and records, or lets them be. `report` is told of what happens; `blocking`
     takes notice of steps that hold the event loop."""
 
     job: str
@@ -88,6 +90,7 @@ class TaskContext:
     incremental: bool = False
     fork: str = ""
     life: str = ""
+    strict: Lenient = field(default_factory=Lenient)
     report: Callable[[Event], object] = lambda event: None
     blocking: BlockingNotices = field(init=False)
     _call_ids: dict[str, StepCallIds] = field(init=False, default_factory=dict)

@@ -8,7 +8,7 @@ between holds the state before the call, and the record among the pending ones (
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -82,13 +82,13 @@ class KeyedAsyncSubtask(PooledSubtask):
         super().prepare()
         spec = self._node.spec
         assert isinstance(spec, ProcessStep)
-        self._keys = keys_of(self._node)
+        self._keys = [self.context.strict.key(self._node, key) for key in keys_of(self._node)]
         functions, on_timer = keyed_functions(spec, self.context)
         if self._executing is not None:
             functions = [self._executing.coroutine_of(fn) for fn in functions]
             on_timer = None if on_timer is None else self._executing.coroutine_of(on_timer)
-        self._functions = [gathered(fn) for fn in functions]
-        self._on_timer = None if on_timer is None else gathered(on_timer)
+        self._functions = [self._called(fn) for fn in functions]
+        self._on_timer = None if on_timer is None else self._called(on_timer)
         self._expiry = self.chain.expiry(self._node)
         if self._expiry is not None:
             self._state: KeyedState = self._expiry.state
@@ -104,6 +104,9 @@ class KeyedAsyncSubtask(PooledSubtask):
         self._ready: deque[Slot] = deque()
         self._results: deque[Slot] = deque()
         self.make_pool(self)
+
+    def _called(self, fn: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        return self.context.strict.keyed_coroutine(self._node, gathered(fn))
 
     # ---- what the pool asks
 

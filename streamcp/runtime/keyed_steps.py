@@ -11,7 +11,7 @@ from typing import Any
 
 from streamcp.clock import Clock
 from streamcp.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from streamcp.errors import DefinitionError
+from streamcp.errors import DefinitionError, StrictFailed
 from streamcp.graph.logical import Node
 from streamcp.operators.calls import OwnCall
 from streamcp.operators.context import KeyContext, TimerClock
@@ -307,6 +307,8 @@ class KeyedRun:
         try:
             results = expanded(self._on_timer(timestamp, entry.value, context))
             refuse_state(results, entry.value)
+        except StrictFailed:
+            raise
         except Exception as error:  # whatever a user's function raises
             # No record is at fault, so there is nothing to drop or divert.
             timer = f"timer {timestamp} of {entry.key!r}"

@@ -86,6 +86,7 @@ class SinkSubtask(Subtask):
         sink's errors fail the job."""
         retry = self._spec.retry
         attempt = 0
+        write = self.context.strict.coroutine(self._node, write)
         while True:
             attempt += 1
             try:

@@ -431,6 +431,7 @@ class SourceSubtask(Subtask):
             # Loops take any sequence; whatever else is behind the source wants lists.
             needs_list = reader.stamper is not None or not self._feeds_loop
             values: Any = list(records) if needs_list else records
+            self.context.strict.look(self._node, values)
             if reader.stamper is not None:
                 values = self._stamped(reader, reader.stamper, values)
             if values:

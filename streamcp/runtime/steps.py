@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from functools import cache, partial
 from typing import Any
 
-from streamcp.channel.output_gate import KeyedEdge, OutputEdge
+from streamcp.channel.output_gate import BroadcastEdge, KeyedEdge, OutputEdge
 from streamcp.graph.logical import HashByKey, Node
 from streamcp.graph.physical import TaskPlan
 from streamcp.operators.context import BroadcastContext
@@ -17,6 +17,7 @@ from streamcp.operators.steps import (
     Call,
     ConnectStep,
     CountStep,
+    FlatMapStep,
     JoinStep,
     KeyedBroadcastStep,
     MachineStep,
@@ -39,6 +40,7 @@ from streamcp.runtime.late_records import LateRecords
 from streamcp.runtime.meters import StepMeter
 from streamcp.runtime.plain_sink import PlainSinkRun
 from streamcp.runtime.snapshots import Freezing
+from streamcp.runtime.strictness import told
 from streamcp.state.broadcast import BroadcastState
 from streamcp.state.keyed import KeyedState
 
@@ -52,6 +54,7 @@ class Chain:
     def __init__(self, plan: TaskPlan, edges: Edges, context: TaskContext) -> None:
         self.meters: dict[Node, StepMeter] = {node: StepMeter() for node in plan.members}
         self.blocking = context.blocking
+        self.strict = context.strict
         self._plan = plan
         self._edges = edges
         self._context = context
@@ -96,16 +99,22 @@ class Chain:
 
     def behind(self, node: Node, output: str = "main") -> Push | None:
         """Wire what comes behind an output of a step: fused steps and outgoing edges."""
-        pushes = [self._into(step) for step in self._steps_behind(node, output)]
-        pushes += [edge.push for edge in self._edges.get((node, output), ())]
-        if len(pushes) < 2:
-            return pushes[0] if pushes else None
+        steps, edges = self._steps_behind(node, output), self._edges.get((node, output), ())
+        pushes = [self._into(step) for step in steps]
+        pushes += [self._into_edge(node, edge) for edge in edges]
+        if not pushes:
+            return None
+        receivers = [channel.id.receiver for edge in edges for channel in edge.channels]
+        if len(pushes) == 1 and not isinstance(edges[0] if edges else None, BroadcastEdge):
+            return pushes[0]
+        readers = [told(step) for step in steps] + [f"task {one}" for one in receivers]
+        return self.strict.shared(node, readers, _to_all(pushes))
 
-        def push_to_all(records: list[Any]) -> None:
-            for push in pushes:
-                push(records)
-
-        return push_to_all
+    def _into_edge(self, node: Node, edge: OutputEdge) -> Push:
+        """An edge by key looks at its records itself: loops do not push into it."""
+        if isinstance(edge, KeyedEdge):
+            return edge.push
+        return self.strict.travelling(node, edge.push)
 
     def only_step_behind(self, node: Node, output: str) -> Node | None:
         """The one fused step that alone reads an output, if it is called record by record."""
@@ -144,9 +153,9 @@ class Chain:
     def _into(self, node: Node, port: int = 0) -> Push:
         """Wire a step: a loop over records that begins there, or a sink that takes lists."""
         if isinstance(node.spec, SinkStep):
-            return self._plain_sink(node, node.spec).push
+            return self.strict.function(node, self._plain_sink(node, node.spec).push)
         if isinstance(node.spec, BatchStep):
-            return self._batch(node, node.spec).push
+            return self.strict.travelling(node, self._batch(node, node.spec).push)
         if (node, port) not in self._loops:
             self._loops[node, port] = Loop(self, node, port)
         return self._loops[node, port].push
@@ -196,8 +205,17 @@ class Chain:
 
         return stamped
 
-    def function(self, spec: Call) -> Callable[..., Any]:
+    def function(self, node: Node) -> Callable[..., Any]:
         """The step's function of one record, with its service."""
+        spec, fn = node.spec, self.bare_function(node)
+        assert isinstance(spec, Call)
+        many = isinstance(spec, FlatMapStep)
+        return self.strict.function(node, fn, many=many)
+
+    def bare_function(self, node: Node) -> Callable[..., Any]:
+        """The same, which `strict` does not look at: it may be a coroutine function."""
+        spec = node.spec
+        assert isinstance(spec, Call)
         if spec.uses is None:
             return spec.fn
         return with_service(spec.fn, self._context.services[spec.uses])
@@ -244,7 +262,7 @@ class Chain:
                 raise AssertionError(f"no keyed step: {spec!r}")
         expiry = self.expiry(node)
         run = KeyedRun(
-            keys_of(node),
+            [self.strict.key(node, key) for key in keys_of(node)],
             self.keyed_state(node, make) if expiry is None else expiry.state,
             self.push_behind(node),
             self.reporter(node),
@@ -260,6 +278,8 @@ class Chain:
             functions, on_timer = keyed_functions(spec, context)
             if isinstance(spec, KeyedBroadcastStep) and on_timer is not None:
                 on_timer = self._reading_timer(node, on_timer)
+            functions = [self.strict.keyed(node, fn) for fn in functions]
+            on_timer = None if on_timer is None else self.strict.keyed(node, on_timer)
             run.process(functions, on_timer, context.serializer)
         return run
 
@@ -291,7 +311,8 @@ class Chain:
         context: tuple[Any, ...] = ()
         if isinstance(spec, KeyedBroadcastStep):
             context = (BroadcastContext(self.keyed_run(node).state.copies),)
-        return BroadcastRun(state, spec.on_broadcast, context, self.reporter(node))
+        on_broadcast = self.strict.changing(node, spec.on_broadcast)
+        return BroadcastRun(state, on_broadcast, context, self.reporter(node))
 
     # ---- timers and snapshots
 
@@ -392,6 +413,17 @@ def keyed_functions(
 def _with_fourth(fn: Callable[..., Any], service: Any) -> Callable[..., Any]:
     """Make the service the last argument of a function of record (or time), state and context."""
     return lambda record, state, key_context: fn(record, state, key_context, service)
+
+
+def _to_all(pushes: Sequence[Push]) -> Push:
+    if len(pushes) == 1:
+        return pushes[0]
+
+    def push_to_all(records: list[Any]) -> None:
+        for push in pushes:
+            push(records)
+
+    return push_to_all
 
 
 def _nothing() -> Any:

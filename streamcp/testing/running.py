@@ -15,6 +15,7 @@ from streamcp.runners.life import JobLife
 from streamcp.storage.contract import CheckpointStorage
 from streamcp.testing.simulation.clock import SimulatedClock
 from streamcp.testing.simulation.loop import SimulatedLoop, Style
+from streamcp.testing.strict_settings import strictly
 
 T = TypeVar("T")
 Use = Callable[[JobHandle], Awaitable[None]]
@@ -53,7 +54,7 @@ class VirtualRuns:
         `storage` is used instead of the directory of `Checkpoints(to=...)`; every channel is made
         by `channels`.
         Raises BuildError or SettingsError."""
-        settings = job.settings(**arguments)
+        settings = strictly(job.settings(**arguments))
         job.validate(settings)
         life = JobLife(
             job.graph,

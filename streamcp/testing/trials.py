@@ -44,7 +44,8 @@ def trial(
     Time is virtual and stands still unless it is moved; there is no network and no disk. Sources
     are fed by hand, sinks collect what is written to them, services are replaced, and the job's
     own settings apply, but for these: checkpoints are kept in memory and taken only when they are
-    asked for, and the first failure of the job is raised instead of a restart.
+    asked for, the job is strict unless it says otherwise, and its first failure is raised instead
+    of a restart.
 
     - `services`: for each opener of a `uses=` what stands in for the service. A function or class
       is called to open it, a context manager is entered, any other object is the service.

@@ -26,6 +26,7 @@ from streamcp.testing.simulation.files import Files
 from streamcp.testing.simulation.loop import Style
 from streamcp.testing.standing import StandingLoop
 from streamcp.testing.standins import StandIns
+from streamcp.testing.strict_settings import strictly
 
 T = TypeVar("T")
 
@@ -175,7 +176,8 @@ class TriedJob:
 
 def _settings(job: Job, checkpoints: Checkpoints | None) -> JobSettings:
     """The job's own settings: a trial must not depend on the environment."""
-    own = merge_settings(("trial()", {"checkpoints": checkpoints}), ("Job(...)", job._settings))
+    trial = "trial()", {"checkpoints": checkpoints}
+    own = strictly(merge_settings(trial, ("Job(...)", job._settings)))
     if own.checkpoints is None:
         return dataclasses.replace(own, restart=Restart.none())
     in_memory = dataclasses.replace(own.checkpoints, to=_CHECKPOINTS, every=None, max_age=None)

@@ -79,7 +79,9 @@ def test_job_of_which_one_subtask_died_before_its_first_snapshot_begins_anew_wit
         written.extend(records)
 
     def job() -> sc.Job:
-        made = sc.Job("halves", checkpoints=sc.Checkpoints(to=tmp_path), parallelism=2)
+        checkpoints = sc.Checkpoints(to=tmp_path)
+        # Strict, it would fail before a checkpoint does.
+        made = sc.Job("halves", checkpoints=checkpoints, parallelism=2, strict=False)
         noted = made.source(halves(), name="halves").key_by(lambda record: record[0])
         noted.process(note, state=State, name="note").rebalance().sink(write, name="out")
         return made

@@ -262,7 +262,8 @@ def test_windows_have_the_same_results_whatever_crashes(kind: str) -> None:
     any mode must emit the same."""
 
     def make() -> sc.Job:
-        job = sc.Job("windows", checkpoints=sc.Checkpoints(to="unused", every="1s"))
+        checkpoints = sc.Checkpoints(to="unused", every="1s")
+        job = sc.Job("windows", checkpoints=checkpoints, types=[Click])
         watermarks = sc.Watermarks[Click](lambda click: click.ts, out_of_orderness="5s")
         source = job.source(sc.items(clicks(60)), name="clicks", watermarks=watermarks)
         results = KINDS[kind](source.key_by(lambda click: click.user))

@@ -239,7 +239,7 @@ async def test_functions_of_executors_run_inline() -> None:
 
 
 def windowed() -> sc.Job:
-    job = sc.Job("windowed", checkpoints=MEMORY)
+    job = sc.Job("windowed", checkpoints=MEMORY, types=[Event])
     events = job.source(
         sc.items([Event("", 0)]), name="events", watermarks=sc.Watermarks(lambda event: event.ts)
     )
@@ -447,7 +447,7 @@ async def test_record_that_cannot_be_stored_fails_the_checkpoint_naming_step_and
     async def wait(thing: Any) -> Any:
         await asyncio.sleep(10)
 
-    job = sc.Job("j", checkpoints=MEMORY)
+    job = sc.Job("j", checkpoints=MEMORY, strict=False)
     held = job.source(sc.items([0]), name="numbers").map(hold, name="hold")
     held.map(wait, name="wait").sink(sc.discard(), name="out")
     async with trial(job) as running:
@@ -717,3 +717,22 @@ def _driven_by_hand(main: Coroutine[Any, Any, list[int]]) -> list[int]:
         main.send(None)
     result: list[int] = ended.value.value
     return result
+
+
+async def test_trial_is_strict_unless_the_job_says_otherwise() -> None:
+    def job(strict: bool | None) -> sc.Job:
+        job = sc.Job("shared", strict=strict)
+        read = job.source(sc.items(list[list[int]]()), name="read")
+        read.tap(lambda s: s.sink(sc.discard(), name="aside")).inspect(
+            lambda record: record.append(1), name="change"
+        ).sink(sc.discard(), name="out")
+        return job
+
+    async def results(strict: bool | None) -> Any:
+        async with trial(job(strict)) as tried:
+            tried.feed("read", [[0]])
+            return await tried.results("out")
+
+    with pytest.raises(sc.JobFailed, match=r"step 'change'.*has changed a record in place"):
+        await results(None)
+    assert await results(False) == [[0, 1]]

@@ -25,6 +25,7 @@ from streamcp.testing.simulation.invariants import Violation, check_closed, chec
 from streamcp.testing.simulation.storage import WatchedStorage
 from streamcp.testing.simulation.trace import event_text
 from streamcp.testing.simulation.world import Life
+from streamcp.testing.strict_settings import strictly
 
 Ending: TypeAlias = Literal[
     "finished", "already_finished", "stopped", "cancelled", "crashed", "failed"
@@ -186,4 +187,4 @@ class Process:
 
 def settings_of(job: Job) -> JobSettings:
     """The job's own settings: a simulated run must not depend on the environment."""
-    return merge_settings(("Job(...)", job._settings))
+    return strictly(merge_settings(("Job(...)", job._settings)))

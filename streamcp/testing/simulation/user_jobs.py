@@ -35,6 +35,7 @@ from streamcp.testing.simulation.targets import PlainSink, StagedSink, Transacti
 from streamcp.testing.simulation.user_functions import with_faults
 from streamcp.testing.simulation.user_parallelism import change_parallelism
 from streamcp.testing.simulation.world import Life
+from streamcp.testing.strict_settings import strictly
 
 DEFAULT_LIMIT = 100
 """How many records a source that has no fake gives out."""
@@ -152,7 +153,7 @@ def simulated_settings(job: Job) -> JobSettings:
     if own is not None:
         checkpoints = dataclasses.replace(own, to="/checkpoints", every="20ms")
     restart = Restart.fixed_delay(attempts=_RESTARTS, delay="1ms")
-    return job.settings({"checkpoints": checkpoints, "restart": restart})
+    return strictly(job.settings({"checkpoints": checkpoints, "restart": restart}))
 
 
 def _mode(settings: JobSettings) -> str:
