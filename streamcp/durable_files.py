@@ -111,10 +111,7 @@ class DurableFiles:
         return self.system.open(path, flags)
 
     def _write(self, descriptor: int, data: bytes) -> int:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[self.system.write(descriptor, rest) :]
-        return len(data)
+        return _write_all(self.system, descriptor, data)
 
     # --- names ----------------------------------------------------------------------------------
 
@@ -273,6 +270,33 @@ class DurableFiles:
             self.system.close(descriptor)
 
 
+class GrowingFile:
+    """A new file that grows at its end, durably each time, and is kept open meanwhile."""
+
+    def __init__(self, files: DurableFiles, path: Path) -> None:
+        """Make the file; its name is durable after `sync_directory` of the parent.
+
+        Raises StorageError, also if the name is taken."""
+        self._system = files.system
+        self._path = path
+        with explained("made", path):
+            self._descriptor = files.system.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+
+    def append(self, data: bytes) -> None:
+        """Append `data`; durable when this returns.
+
+        Raises StorageError; then a part of it may be there, and nothing more may be appended: a
+        later fsync would not tell what was lost."""
+        with explained("written", self._path):
+            _write_all(self._system, self._descriptor, data)
+            self._system.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Close it; what was appended is durable already, so no error can mean a loss."""
+        with contextlib.suppress(OSError):
+            self._system.close(self._descriptor)
+
+
 class KeptDirectories:
     """Directories that are made durable again and again: each is opened once, and kept open."""
 
@@ -294,6 +318,13 @@ class KeptDirectories:
             # Nothing was written through it: an error can mean no loss.
             with contextlib.suppress(OSError):
                 self._system.close(self._descriptors.popitem()[1])
+
+
+def _write_all(system: FileSystem, descriptor: int, data: bytes) -> int:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[system.write(descriptor, rest) :]
+    return len(data)
 
 
 def _joined(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ value that no duration can have, a `SettingsError`) at the line that describes t
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, get_args
 
@@ -51,6 +51,7 @@ class PooledOptions(PlainOptions, total=False):
     retry: Retry | None
     rate: Rate | Sequence[Rate] | None
     breaker: CircuitBreaker | None
+    journal: bool
 
 
 class KeyedPooledOptions(PooledOptions, total=False):
@@ -91,7 +92,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "deduplicate": _STEP,
     "sink": _SINK,
 }
-_ONLY_ASYNC = ("concurrency", "ordered", "timeout", "retry", "rate", "breaker")
+_ONLY_ASYNC = ("concurrency", "ordered", "timeout", "retry", "rate", "breaker", "journal")
 # How the function of a keyed step is called; errors show it.
 KEYED = "record, state, context"
 _YIELDING = ("flat_map", "process")
@@ -209,7 +210,7 @@ def did_you_mean(word: str, known: frozenset[str] | Mapping[str, object]) -> str
 def _async_options(
     described: str, fn: Callable[..., Any], kind: Kind, options: Mapping[str, Any]
 ) -> AsyncOptions | None:
-    given = [name for name in _ONLY_ASYNC if options.get(name) is not None]
+    given = [*_given(options)]
     if options.get("executor") is not None:
         _check_executor(described, kind, options["executor"])
     elif kind in ("plain", "generator"):
@@ -222,6 +223,13 @@ def _async_options(
                 f"write async def, or leave {given[0]}= out"
             )
     return _checked_async(described, options)
+
+
+def _given(options: Mapping[str, Any]) -> Iterator[str]:
+    """Name the options of calls that are given, with more than what they are without."""
+    for name in _ONLY_ASYNC:
+        if options.get(name) is not None and (name, options[name]) != ("journal", False):
+            yield name
 
 
 def _check_executor(described: str, kind: Kind, executor: Any) -> None:
@@ -252,9 +260,9 @@ def _check_process(verb: str, described: str, uses: Opener | None) -> None:
 
 def refuse_async_options(verb: str, options: Mapping[str, Any], reason: str) -> None:
     """Refuse the options of calls that are not made inline."""
-    for name in (*_ONLY_ASYNC, "executor"):
-        if options.get(name) is not None:
-            raise DefinitionError(f"{verb}({name}=): {reason}; leave {name}= out")
+    executor = ("executor",) if options.get("executor") is not None else ()
+    for name in (*_given(options), *executor):
+        raise DefinitionError(f"{verb}({name}=): {reason}; leave {name}= out")
 
 
 def _checked_async(described: str, options: Mapping[str, Any]) -> AsyncOptions:
@@ -267,6 +275,9 @@ def _checked_async(described: str, options: Mapping[str, Any]) -> AsyncOptions:
     breaker = options.get("breaker")
     if breaker is not None and not isinstance(breaker, CircuitBreaker):
         raise DefinitionError(f"{described}: breaker={breaker!r}, write CircuitBreaker()")
+    journal = options.get("journal", False)
+    if type(journal) is not bool:
+        raise DefinitionError(f"{described}: journal={journal!r}, write journal=True")
     return AsyncOptions(
         concurrency=concurrency,
         ordered=options.get("ordered") is not False,
@@ -275,6 +286,7 @@ def _checked_async(described: str, options: Mapping[str, Any]) -> AsyncOptions:
         rates=_rates(described, options.get("rate")),
         breaker=breaker,
         executor=options.get("executor"),
+        journal=journal,
     )
 
 

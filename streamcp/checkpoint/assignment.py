@@ -236,8 +236,9 @@ class Assignment:
 
 
 def _is_empty(handle: SectionHandle) -> bool:
-    """Whether nothing is lost without it. Ids of calls are of use only with these calls."""
-    if handle.kind == "calls":
+    """Whether nothing is lost without it. Ids of calls are of use only with these calls; what is
+    said of the journal is read with the journal, and belongs to no subtask."""
+    if handle.kind in ("calls", "journal"):
         return True
     return handle.kind in ("state", "pending", "rest", "batch") and not handle.records
 

@@ -21,6 +21,7 @@ SectionKind: TypeAlias = Literal[
     "batch",  # records of a batch that is not full yet, and when it is due
     "broadcast",  # the state that a broadcast input changes; every subtask's is the same
     "calls",  # ids that an async step has given: the next ones, and those of calls not ended
+    "journal",  # of an async step: which journaled answers its cut divides (see `journal`)
     "pending",  # the pending list of an async step or sink, in arrival order
     "transactions",  # of a sink: those not known to be committed
     "channel",  # captured elements of one input channel: records, and marks between them

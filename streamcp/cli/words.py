@@ -125,6 +125,8 @@ def event_line(event: events.Event) -> str | None:
             )
         case events.BreakerClosed():
             return f"step {event.step}: calls are made again"
+        case events.JournalFailed():
+            return f"answers are not journaled for now: {event.error}"
     return None
 
 

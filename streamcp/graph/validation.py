@@ -44,6 +44,8 @@ def validate(
     problems = [*find_problems(graph, checkpoints=checkpoints)]
     if at_least_once:
         problems += _exactly_once_sinks(graph)
+    if at_least_once or not checkpoints:
+        problems += _journaled(graph, checkpoints=checkpoints)
     if overlapping:
         problems += _loops_of_overlapping(graph)
     if problems:
@@ -84,6 +86,30 @@ def _exactly_once_sinks(graph: LogicalGraph) -> Iterator[str]:
             'Checkpoints(mode="at_least_once"), where records are processed again after a '
             "restore; choose another mode, or a sink that only writes: a coroutine function of "
             "the records"
+        )
+
+
+def _journaled(graph: LogicalGraph, *, checkpoints: bool) -> Iterator[str]:
+    """One problem for all of them: there is one setting to be changed."""
+    steps = [
+        node
+        for node in graph.nodes
+        if isinstance(node.spec, Call) and node.spec.calls is not None and node.spec.calls.journal
+    ]
+    if not steps:
+        return
+    told = ", ".join(map(_told, steps))
+    if checkpoints:
+        yield (
+            f'{told}: journal=True cannot keep its promise in Checkpoints(mode="at_least_once"), '
+            "where records are processed, and their calls made, again after a restore; choose "
+            "another mode, or leave journal= out"
+        )
+    else:
+        yield (
+            f"{told}: journal=True needs checkpoints, which say from where a job goes on and when "
+            'an answer is needed no more; give the job checkpoints=sc.Checkpoints(to="…") '
+            "(--checkpoints DIR), or leave journal= out"
         )
 
 

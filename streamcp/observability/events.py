@@ -189,6 +189,14 @@ class BreakerClosed(Event):
     step: str
 
 
+@dataclass(frozen=True, slots=True)
+class JournalFailed(Event):
+    """Answers cannot be journaled for now: after a crash their calls may be made again. Told once
+    per trouble."""
+
+    error: str
+
+
 Listener: TypeAlias = Callable[[Event], object]
 
 

@@ -20,7 +20,8 @@ Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Any, Any]]
 @dataclass(frozen=True, slots=True)
 class AsyncOptions:
     """How a coroutine function is called, or a plain one in an `executor`: `timeout` is in
-    seconds. Of `rates` at most one has a key."""
+    seconds. Of `rates` at most one has a key. With `journal` answers are kept on disk until a
+    checkpoint holds them."""
 
     concurrency: int = 16
     ordered: bool = True
@@ -29,6 +30,7 @@ class AsyncOptions:
     rates: tuple[Rate, ...] = ()
     breaker: CircuitBreaker | None = None
     executor: Executor | None = None
+    journal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

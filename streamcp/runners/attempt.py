@@ -18,6 +18,7 @@ from streamcp.graph.physical import PhysicalPlan
 from streamcp.identifiers import KeptTransactions, SubtaskId, transaction_prefix
 from streamcp.observability import events
 from streamcp.operators.steps import Call, Opener, SourceStep
+from streamcp.runners.journaling import has_journaled, open_journal
 from streamcp.runners.matching import task_shapes
 from streamcp.runners.placing import restore
 from streamcp.runners.restoring import Restorable
@@ -25,6 +26,7 @@ from streamcp.runners.tasks import LocalTasks
 from streamcp.runners.wiring import wire
 from streamcp.runtime.calling import failure_of
 from streamcp.runtime.gateway import TaskContext
+from streamcp.runtime.journal import Journal
 from streamcp.runtime.replay import Replay
 from streamcp.runtime.sink_subtask import SinkSubtask
 from streamcp.runtime.snapshots import SnapshotWriter
@@ -67,6 +69,7 @@ class Attempt:
         self.number = prepared.number
         self.subtasks: Sequence[Subtask] = ()
         self.serializer = Serializer(prepared.registry)
+        self._journal: Journal | None = None
         self.coordinator = Coordinator(
             self._facts(),
             prepared.settings.checkpoints,
@@ -103,6 +106,7 @@ class Attempt:
         started = self._clock.monotonic()
         async with AsyncExitStack() as stack:
             context = await self._make_context(stack)
+            await self._open_journal(context, stack)
             snapshots = SnapshotWriter(context, self._prepared.storage)
             work_list = BarrierWorkList(context, snapshots)
             plan = self._prepared.plan
@@ -156,6 +160,23 @@ class Attempt:
             return Lenient()
         snapshots = prepared.storage is not None
         return Strict(prepared.registry, self.serializer, snapshots=snapshots)
+
+    async def _open_journal(self, context: TaskContext, stack: AsyncExitStack) -> None:
+        """Find the answers of calls that lie behind what is restored; write what comes."""
+        prepared = self._prepared
+        if prepared.storage is None or not has_journaled(prepared.plan):
+            return
+        journal = await open_journal(
+            prepared.storage,
+            context,
+            prepared.restorable,
+            prepared.registry,
+        )
+        context.journal = self._journal = journal
+        stack.push_async_callback(self._close_journal, journal)
+
+    async def _close_journal(self, journal: Journal) -> None:
+        await journal.finish(is_over=self.coordinator.outcome == "finished")
 
     def _restore(self, replay: Replay) -> None:
         prepared = self._prepared
@@ -212,6 +233,8 @@ class Attempt:
                     group.create_task(coordinator.run_disk(), name="coordinator disk"),
                     group.create_task(snapshots.run(), name="snapshots"),
                 ]
+                if self._journal is not None:
+                    running.append(group.create_task(self._journal.run(), name="journal"))
                 running += [
                     group.create_task(_run(subtask), name=str(subtask.id))
                     for subtask in self.subtasks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -31,6 +32,8 @@ class AsyncSubtask(PooledSubtask):
         # A function in an executor goes on with its record after its call was given up.
         given_up = options.retry is not None or self._executing is not None
         self._timed = self.chain.timed
+        if self._journal is not None and type(spec) in _OF_INTEREST:
+            self._fn = _narrowed(self._fn, _OF_INTEREST[type(spec)])
         self._results_of = (_TIMED_RESULTS if self._timed else _RESULTS).get(type(spec), _mapped)
         ordered = options.ordered and not isinstance(spec, ForEachStep)
         self._pending = PendingList(
@@ -41,12 +44,15 @@ class AsyncSubtask(PooledSubtask):
         )
         filters = isinstance(spec, FilterStep)
         self._finish = self._filtered if filters else self._pending.finish
-        self.start = self._pending.start  # taking the next call is nothing but this
+        # Taking the next call is nothing but this.
+        self.start: Callable[[], Ticket] = self._pending.start
         if self._timed:
             self._call, self._fn = self._fn, self._of_pair
             self._finish = self._filtered if filters else self._stamped
         self.direct = self._fn
         self.in_place = ordered and not filters and not self._timed
+        if self._journal is not None:
+            self.start, self.direct, self.in_place = self._start_unanswered, None, False
         self.make_pool(self)
 
     # ---- what the pool asks
@@ -84,8 +90,22 @@ class AsyncSubtask(PooledSubtask):
 
     def succeeded(self, ticket: Ticket, result: Any) -> None:
         """Keep a result until its turn comes and the outputs have room."""
+        if self._journal is not None:
+            self.journaled(ticket, result, partial(self.replay, ticket, result))
+            return
         self._finish(ticket, result)
         self.tell()
+
+    def replay(self, ticket: Ticket, value: Any) -> None:
+        """A call has its result, now or before the restore."""
+        self._finish(ticket, value)
+        self.tell()
+
+    def _start_unanswered(self) -> Ticket:
+        """Take the next call that has no answer from before the restore."""
+        while self.replayed(ticket := self._pending.start()):
+            pass
+        return ticket
 
     def _filtered(self, ticket: Ticket, result: Any) -> None:
         """Keep the record beside its result, which says whether it goes on."""
@@ -181,6 +201,22 @@ class AsyncSubtask(PooledSubtask):
         if diverted:
             self._reporter.divert(diverted)
         return [result for result in results if type(result) is not Failed]
+
+
+# What matters of the result of a call, and is journaled: not what cannot be stored.
+_OF_INTEREST: dict[type, Callable[[Any], Any]] = {
+    FilterStep: bool,
+    ForEachStep: lambda _: None,
+}
+
+
+def _narrowed(
+    fn: Callable[[Any], Awaitable[Any]], of_interest: Callable[[Any], Any]
+) -> Callable[[Any], Awaitable[Any]]:
+    async def call(record: Any) -> Any:
+        return of_interest(await fn(record))
+
+    return call
 
 
 def _mapped(results: list[Any]) -> list[Any]:

@@ -78,11 +78,24 @@ class StepCallIds:
     ids, and a record the same one, whichever it comes to. `life` is what tells the runs of a job
     apart that have nothing to do with each other."""
 
-    __slots__ = ("_prefix", "numbers")
+    __slots__ = ("_answered", "_prefix", "numbers")
 
-    def __init__(self, job: str, step: str, life: str) -> None:
+    def __init__(self, job: str, step: str, life: str, answered: Iterable[Number] = ()) -> None:
+        """`answered` are numbers of calls behind the restored checkpoint whose answers were found:
+        nobody else may get them."""
         self._prefix = f"{life} {len(job)} {job} {step}"
+        self._answered = frozenset(answered)
         self.numbers = Numbers()
+
+    def give(self, content: bytes) -> int:
+        """Give the next number for a content that no answered call has."""
+        while self.is_answered(content, number := self.numbers.give(content)):
+            pass
+        return number
+
+    def is_answered(self, content: bytes, number: int) -> bool:
+        """A number is that of a call whose answer was found."""
+        return (content, number) in self._answered
 
     def text(self, number: Number) -> str:
         """An id as users see it: 32 hexadecimal digits."""
@@ -114,16 +127,31 @@ class SubtaskCallIds:
         A number that was given before the restore, to a call of the same content that had not
         ended, is given first: calls of one content can take each other's place."""
         if ticket not in self._calls:
-            left = self._left.get(content)
-            if left:
-                _, count = left.pop(0)
-                if not left:
-                    del self._left[content]
-            else:
-                count = self._step.numbers.give(content)
+            count = self._take_left(content)
+            if count is None:
+                count = self._step.give(content)
                 self._numbers.given(content, count)
             self._calls[ticket] = key, (content, count)
         return self._step.text(self._calls[ticket][1])
+
+    def _take_left(self, content: bytes) -> int | None:
+        left = self._left.get(content, [])
+        while left:
+            _, count = left.pop(0)
+            if not left:
+                del self._left[content]
+            if not self._step.is_answered(content, count):
+                return count
+        return None
+
+    def number_of(self, ticket: Any) -> int | None:
+        """The number of a call that has not ended; None if its id was never asked for."""
+        known = self._calls.get(ticket)
+        return None if known is None else known[1][1]
+
+    def answered(self, content: bytes, number: int) -> None:
+        """A call before the restore had this number, and its answer was found."""
+        self._numbers.given(content, number)
 
     def forget(self, has_ended: Callable[[Any], bool]) -> None:
         """Forget the calls that have ended."""

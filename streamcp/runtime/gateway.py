@@ -16,6 +16,7 @@ from streamcp.observability.events import Event
 from streamcp.operators.steps import Opener
 from streamcp.runtime.blocking import BlockingNotices
 from streamcp.runtime.call_ids import StepCallIds
+from streamcp.runtime.journal import Journal
 from streamcp.runtime.strictness import Lenient
 from streamcp.runtime.throttle import StepLimits
 from streamcp.runtime.waking import Turns
@@ -73,7 +74,8 @@ class TaskContext:
     hold changes only, where they may (rule P39). `fork` is in the names of transactions
     (see `TransactionId`), `life` in the ids of calls. `strict` looks at
     calls and records, or lets them be. `report` is told of what happens; `blocking`
-    takes notice of steps that hold the event loop."""
+    takes notice of steps that hold the event loop. `journal` is that of the journaled steps; None
+    without any, or without checkpoints."""
 
     job: str
     attempt: int
@@ -92,6 +94,7 @@ class TaskContext:
     life: str = ""
     strict: Lenient = field(default_factory=Lenient)
     report: Callable[[Event], object] = lambda event: None
+    journal: Journal | None = None
     blocking: BlockingNotices = field(init=False)
     _call_ids: dict[str, StepCallIds] = field(init=False, default_factory=dict)
     _limits: dict[str, StepLimits] = field(init=False, default_factory=dict)
@@ -119,7 +122,8 @@ class TaskContext:
     def call_ids_of(self, step: str) -> StepCallIds:
         """The ids of calls that all subtasks of a step share."""
         if step not in self._call_ids:
-            self._call_ids[step] = StepCallIds(self.job, step, self.life)
+            answered = () if self.journal is None else self.journal.numbers_of(step)
+            self._call_ids[step] = StepCallIds(self.job, step, self.life, answered)
         return self._call_ids[step]
 
     def chances(self, subtask: SubtaskId) -> Callable[[], float]:

@@ -49,6 +49,7 @@ class Slot:
         "copy",
         "effects",
         "epoch",
+        "found",
         "frozen",
         "judged",
         "key",
@@ -69,6 +70,7 @@ class Slot:
         self.judged: int | None = None  # the watermark for it, if it is not that of its place
         self.sides: list[tuple[str, Any]] = []
         self.frozen: bytes | None = None
+        self.found = b""  # digest of the state that its call has found, if it is journaled
         self.result: list[Any] | Failed | None = None
         self.copy: Any = None
         self.effects: Effects | None = None
@@ -119,9 +121,12 @@ class KeyedAsyncSubtask(PooledSubtask):
         """Take the next call; a timer that was cleared while it waited is none."""
         while True:
             slot = self._ready.popleft()
-            if slot.clock is None or self._state.has_timer(slot.key, slot.record, slot.clock):
+            if slot.clock is not None and not self._state.has_timer(
+                slot.key, slot.record, slot.clock
+            ):
+                self._close(slot, [])
+            elif not self.has_left_answers or not self._replayed(slot):
                 return slot
-            self._close(slot, [])
 
     def record_of(self, slot: Slot) -> tuple[Any, ...]:
         """The record of a call, alone in a tuple; nothing for that of a timer."""
@@ -144,15 +149,11 @@ class KeyedAsyncSubtask(PooledSubtask):
         entry = self._state[slot.key]
         if slot.effects is not None:
             slot.effects.ended = True  # of the attempt before
-        slot.effects = Effects(
-            may_set_timers=self._on_timer is not None,
-            now=self.context.clock.wall_ms,
-            timed=self._timed,
-            # Ids are counted by the event loop's thread alone.
-            own_call=None if self._executing is not None else partial(self.call_id, slot),
-        )
+        slot.effects = self._effects(slot)
         if self._expiry is not None:
             self._expiry.before(entry, self._expires_by(slot, entry))
+        if self._journal is not None:
+            slot.found = self._digest_of(entry)  # it may expire while it is called
         slot.copy = self.context.serializer.copy(entry.value, step=self._node.label)
         if slot.clock is not None:
             assert self._on_timer is not None, "a timer is set only with on_timer"
@@ -167,6 +168,15 @@ class KeyedAsyncSubtask(PooledSubtask):
         watermark = self._watermark_of(entry, slot.epoch) if judged is None else judged
         context = KeyContext(slot.key, record[1], slot.effects, watermark)
         return self._functions[slot.port](record[0], slot.copy, context)
+
+    def _effects(self, slot: Slot) -> Effects:
+        return Effects(
+            may_set_timers=self._on_timer is not None,
+            now=self.context.clock.wall_ms,
+            timed=self._timed,
+            # Ids are counted by the event loop's thread alone.
+            own_call=None if self._executing is not None else partial(self.call_id, slot),
+        )
 
     def _timer_context(self, slot: Slot, entry: Entry, effects: Effects) -> KeyContext[Any]:
         if self.time is None:
@@ -200,12 +210,39 @@ class KeyedAsyncSubtask(PooledSubtask):
         return max(before, self._floors[entry.group])
 
     def succeeded(self, slot: Slot, result: list[Any]) -> None:
-        """Commit: state, timers and results take effect together."""
+        """Commit, once the answer is durable if it is to be."""
         try:
             refuse_state(result, slot.copy)
         except TypeError as error:
             self.failed(slot, error, 1)
             return
+        if self._journal is None:
+            self._commit(slot, result)
+            return
+        assert slot.effects is not None
+        slot.effects.ended = True  # what it asks for now would not be in the journal
+        value = result, slot.copy, slot.effects.asked()
+        self.journaled(slot, value, partial(self._commit, slot, result), state=slot.found)
+
+    def _replayed(self, slot: Slot) -> bool:
+        """Take the answer of a call from before the restore, which found the same state."""
+        entry = self._state[slot.key]
+        if self._expiry is not None:
+            self._expiry.before(entry, self._expires_by(slot, entry))
+        return self.replayed(slot, self._digest_of(entry))
+
+    def _digest_of(self, entry: Entry) -> bytes:
+        return self.context.serializer.digest(entry.value, step=self._node.label)
+
+    def replay(self, slot: Slot, value: Any) -> None:
+        """Commit what a call before the restore came to."""
+        result, slot.copy, asked = value
+        slot.effects = self._effects(slot)
+        slot.effects.ask_again(asked)
+        self._commit(slot, result)
+
+    def _commit(self, slot: Slot, result: list[Any]) -> None:
+        """State, timers and results take effect together."""
         state = self._state
         entry = state[slot.key]
         state.replace(entry, slot.copy)

@@ -7,7 +7,7 @@ The loop over the records is written by `fusing`; a coroutine step has a task of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from streamcp.clock import Clock
 from streamcp.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -30,6 +30,10 @@ Key = Callable[[Any], Any]
 # How long timers fire in a row, in seconds, and how many.
 LONGEST_RUN = 0.001
 MOST_IN_A_RUN = 64
+
+Asked: TypeAlias = tuple[bool, Sequence[tuple[int, TimerClock, bool]], Sequence[tuple[str, Any]]]
+"""What a call has asked for: whether to clear the state, timers (at, clock, set or deleted), and
+values for side outputs."""
 
 NOTHING: Any = object()
 """The value of a key that has not had a record."""
@@ -139,6 +143,15 @@ class Effects:
                 state.set_timer(entry, at, place)
         self._timers.clear()
         self.used = self.cleared = False
+
+    def asked(self) -> Asked:
+        """What was asked for, as plain values."""
+        return self.cleared, list(self._timers), list(self.sides)
+
+    def ask_again(self, asked: Asked) -> None:
+        """Ask for what another call has asked for."""
+        self.cleared, timers, sides = asked
+        self._timers, self.sides = list(timers), list(sides)
 
     def drop(self) -> None:
         """Forget everything: the call has failed, or its effects are applied."""

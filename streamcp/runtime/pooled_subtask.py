@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any
 
+from streamcp.checkpoint.journal import AnswersOfSubtask
 from streamcp.checkpoint.snapshot import SectionKind
 from streamcp.elements import IdleStatus, Mark, Watermark
 from streamcp.operators.steps import Call
@@ -18,6 +19,7 @@ from streamcp.runtime.call_pool import CallPool
 from streamcp.runtime.calling import expanded
 from streamcp.runtime.calls import Calls
 from streamcp.runtime.executing import Executing
+from streamcp.runtime.journal import Journal
 from streamcp.runtime.meters import Waiting
 from streamcp.runtime.pending import CapturedPending
 from streamcp.runtime.processes import Processes
@@ -58,6 +60,9 @@ class PooledSubtask(Subtask):
         self._captured: dict[int, Captured] = {}  # pending lists of checkpoints under way
 
         self._ids: SubtaskCallIds | None = None  # once the first one is asked for
+        self._journal: Journal | None = self.context.journal if spec.calls.journal else None
+        if self._journal is not None:
+            self._answers = AnswersOfSubtask(self._journal.head.base)
 
         self._executing: Executing | None = None
         if spec.calls.executor is not None:
@@ -156,13 +161,23 @@ class PooledSubtask(Subtask):
         return self._ids
 
     def calls_sections(self) -> list[Freezing]:
-        """Capture the ids of calls, if there are any."""
-        if self._ids is None:
-            return []
-        self._ids.forget(self.has_ended)
+        """Capture the ids of calls, and which journaled answers the cut divides, if there are
+        any."""
+        sections: list[Freezing] = []
+        if self._ids is not None:
+            self._ids.forget(self.has_ended)
+            sections.append(self._captured_section("calls", self._ids.snapshot()))
+        if self._journal is not None:
+            assert self._gathering is not None
+            divided = self._answers.snapshot(self._gathering.trigger.checkpoint_id)
+            if divided is not None:
+                sections.append(self._captured_section("journal", divided))
+        return sections
+
+    def _captured_section(self, kind: SectionKind, content: Any) -> CapturedSection:
         step = self._node.label
-        captured = Captured(self._ids.snapshot(), self.context.serializer, step=step)
-        return [CapturedSection("calls", step, [captured], 0)]
+        captured = Captured(content, self.context.serializer, step=step)
+        return CapturedSection(kind, step, [captured], 0)
 
     def restore(self, kind: SectionKind, name: str, values: list[Any]) -> None:
         """Take back the ids of calls, or the state of a fused step."""
@@ -171,6 +186,53 @@ class PooledSubtask(Subtask):
                 self._call_ids().restore(pages, open_calls)
         else:
             super().restore(kind, name, values)
+
+    # ---- the journal of answers
+
+    @property
+    def has_left_answers(self) -> bool:
+        """There are answers of the step from before the restore."""
+        return self._journal is not None and len(self._journal.left[self._node.label]) > 0
+
+    def replay(self, ticket: Any, value: Any) -> None:
+        """Let the answer count that a call had before the restore."""
+        raise NotImplementedError
+
+    def replayed(self, ticket: Any, state: bytes = b"") -> bool:
+        """Let the answer count that a call had before the restore, if it was found; False if not.
+        `state` is the digest of the state that the call finds."""
+        if not self.has_left_answers:
+            return False
+        assert self._journal is not None
+        content = self._digest_of_content(ticket)
+        answer = self._journal.take(self._answers, self._node.label, content, state)
+        if answer is None:
+            return False
+        if answer.number is not None:
+            self._call_ids().answered(answer.content, answer.number)
+        self.replay(ticket, self.context.serializer.loads(answer.value))
+        return True
+
+    def journaled(
+        self, ticket: Any, value: Any, counts: Callable[[], None], state: bytes = b""
+    ) -> None:
+        """Make an answer durable, then let it count; `state` is the digest of the state that the
+        call has found."""
+        assert self._journal is not None
+        step = self._node.label
+        self._journal.add(
+            self._answers,
+            counts,
+            step=step,
+            content=self._digest_of_content(ticket),
+            state=state,
+            number=None if self._ids is None else self._ids.number_of(ticket),
+            value=self.context.serializer.dumps(value, step=step),
+        )
+
+    def _digest_of_content(self, ticket: Any) -> bytes:
+        _, content = self.content_of(ticket)
+        return self.context.serializer.digest(content, step=self._node.label)
 
     # ---- event time
 

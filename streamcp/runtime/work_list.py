@@ -88,6 +88,8 @@ class BarrierWorkList:
         """Tell every subtask that a checkpoint is complete (P30)."""
         self._triggers.pop(checkpoint_id, None)
         self._snapshots.completed(checkpoint_id)
+        if self._context.journal is not None:
+            self._context.journal.completed(checkpoint_id)
         for subtask in self._subtasks:
             subtask.on_complete(checkpoint_id)
 

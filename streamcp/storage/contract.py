@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
+from streamcp.checkpoint.journal import Answer, JournalHead
 from streamcp.checkpoint.snapshot import Manifest, Section, SectionHandle
 from streamcp.identifiers import SubtaskId
 
@@ -49,6 +50,52 @@ class Origin:
     manifest: Manifest
     fork: str
     replaces: bool = False
+
+
+Classes: TypeAlias = Sequence[Mapping[str, Any]]
+"""A class table, or the end of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJournal:
+    """The newest journal of a job, as much of it as is whole: pieces with the class table by which
+    their answers are read."""
+
+    head: JournalHead
+    pieces: tuple[tuple[Classes, Sequence[Answer]], ...]
+
+
+class JournalStorage(Protocol):
+    """The journal of one attempt of a job. Every method blocks; one is called at a time."""
+
+    def read(self) -> StoredJournal | None:
+        """Read the journal of the newest earlier attempt that has one; None if there is none.
+
+        A file is read up to its first damaged place. Raises StorageError if it cannot be read, or
+        has a newer format."""
+        ...
+
+    def begin(self, head: JournalHead, classes: Classes, carried: Sequence[Answer]) -> None:
+        """Begin the attempt's own journal with what it carries over, as segment 0, and remove
+        those of earlier attempts: one or the other is whole at any moment.
+
+        Raises StorageError; then those of earlier attempts are left."""
+        ...
+
+    def append(self, segment: int, classes: Classes, answers: Sequence[Answer]) -> None:
+        """Append answers to a segment, durably; `classes` is the whole table. Segments come in
+        their order, and one that a failure has left is never appended to again.
+
+        Raises StorageError; then they may or may not be found by `read`."""
+        ...
+
+    def remove(self, segments: Sequence[int]) -> None:
+        """Remove segments. Never raises: what cannot be removed goes with the attempt's journal."""
+        ...
+
+    def close(self) -> None:
+        """Close the current segment. Never raises."""
+        ...
 
 
 class CheckpointStorage(Protocol):
@@ -124,6 +171,10 @@ class CheckpointStorage(Protocol):
 
     def read_history(self) -> list[dict[str, Any]]:
         """Read the history, oldest first; lines that are damaged are left out."""
+        ...
+
+    def journal(self) -> JournalStorage:
+        """The journal of the attempt that has begun; nothing is touched yet."""
         ...
 
     def close(self) -> None:

@@ -4,6 +4,7 @@
     <directory>/<job>/log/000000000017            the completion log (see `log`)
     <directory>/<job>/chk-00001003/_metadata      the manifest of checkpoint 1003
     <directory>/<job>/chk-00001003/data-2-1       a data file, of attempt 2
+    <directory>/<job>/journal/00000002-000001     answers of attempt 2 (see `journal`)
     <directory>/<job>/history.jsonl               figures of past checkpoints
     <directory>/<job>/control/socket              where the running job is asked for things
 
@@ -21,6 +22,7 @@ from urllib.parse import quote, unquote
 
 LOG = "log"
 LOCK = "lock"
+JOURNAL = "journal"
 HISTORY = "history.jsonl"
 CONTROL = "control"
 SOCKET = "socket"
@@ -32,6 +34,7 @@ SAVEPOINT_FILES = frozenset({METADATA, METADATA_DRAFT, SAVEPOINT_DATA})
 
 _CHECKPOINT = re.compile(r"chk-(\d{8,18})", re.ASCII)
 _ENTRY = re.compile(r"(\d{12,18})", re.ASCII)
+_JOURNAL_FILE = re.compile(r"(\d{8,18})-(\d{6,18})", re.ASCII)
 _SAVEPOINT = re.compile(r".+-\d{1,18}", re.ASCII)
 _DATA_FILE = re.compile(r"chk-\d{8,18}/data-\d+-\d+", re.ASCII)
 
@@ -96,6 +99,17 @@ def entry_number(name: str) -> int | None:
     """Tell the number of a log entry; None if `name` is not one's."""
     match = _ENTRY.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def journal_file(attempt: int, segment: int) -> str:
+    """Name a segment of the journal of an attempt."""
+    return f"{attempt:08d}-{segment:06d}"
+
+
+def segment_of(name: str) -> tuple[int, int] | None:
+    """Tell attempt and number of a segment; None if `name` is not one's."""
+    match = _JOURNAL_FILE.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def may_be_savepoint(directory: str) -> bool:

@@ -31,6 +31,7 @@ from streamcp.storage.attempt import RunningAttempt, fenced
 from streamcp.storage.beginning import FirstEntry, check_replaceable, first_entry
 from streamcp.storage.contract import Attempt, CompletedCheckpoint, Origin
 from streamcp.storage.history import History
+from streamcp.storage.journal import JournalFiles
 from streamcp.storage.lock import JobLock
 from streamcp.storage.log import CompletionLog, LogView, reserved_through
 from streamcp.storage.reading import StoredJob, files_of
@@ -370,6 +371,12 @@ class LocalStorage:
     def read_history(self) -> list[dict[str, Any]]:
         """Read the newest entries of the history, oldest first, without damaged lines."""
         return self._stored.read_history()
+
+    def journal(self) -> JournalFiles:
+        """The journal of the attempt that has begun."""
+        with self._guard:
+            number = self._usable().number
+        return JournalFiles(self._directory / layout.JOURNAL, number, files=self._files)
 
     def close(self) -> None:
         """Release the lock and end the attempt; reading is still possible."""

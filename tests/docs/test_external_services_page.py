@@ -13,6 +13,7 @@ OUTPUT = [
     ["10.0", "9.0", "XXX: KeyError: 'XXX'"],
     ["4 words in one call", "2 words in one call", "TO", "BE", "OR", "NOT", "TO", "BE"],
     ["500", "250", "500", "[250, 500, 500]"],
+    ["ONE", "ONE", "TWO", "TWO", "THREE", "3 calls"],
     ["TO", "BE"],
     ["25", "168"],
 ]

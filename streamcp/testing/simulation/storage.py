@@ -8,7 +8,7 @@ from typing import Any
 
 from streamcp.checkpoint.snapshot import Manifest, Section, SectionHandle
 from streamcp.identifiers import SubtaskId
-from streamcp.storage.contract import Attempt, CheckpointStorage, Origin
+from streamcp.storage.contract import Attempt, CheckpointStorage, JournalStorage, Origin
 from streamcp.testing.simulation.world import Life
 
 
@@ -99,6 +99,10 @@ class WatchedStorage:
     def read_history(self) -> list[dict[str, Any]]:
         """As the contract says."""
         return self._storage.read_history()
+
+    def journal(self) -> JournalStorage:
+        """As the contract says; its calls may fail as the disk may."""
+        return self._storage.journal()
 
     def close(self) -> None:
         """As the contract says."""
