@@ -84,15 +84,17 @@ class Picture:
 
     @property
     def inputs(self) -> list[str]:
-        """The texts of the records above the operator."""
-        box = next(i for i, row in enumerate(self.rows) if isinstance(row, str))
-        return _texts(self.rows[:box])
+        """The texts of the records above the first operator."""
+        return _texts(self.rows[: self._first_box])
 
     @property
     def outputs(self) -> list[str]:
-        """The texts of the records below the operator."""
-        boxes = [i for i, row in enumerate(self.rows) if isinstance(row, str)]
-        return _texts(self.rows[boxes[-1] :])
+        """The texts of the records below the first operator: all that is printed."""
+        return _texts(self.rows[self._first_box :])
+
+    @property
+    def _first_box(self) -> int:
+        return next(i for i, row in enumerate(self.rows) if isinstance(row, str))
 
 
 def _texts(rows: Sequence[Lane | str]) -> list[str]:

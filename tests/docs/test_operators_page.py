@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import streamcp as sc
 from tests.docs.operator_pictures import IMAGES, PAGE, Picture, draw, pictures
 
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -66,3 +67,14 @@ def test_picture_is_as_declared(picture: Picture) -> None:
 @pytest.mark.parametrize("picture", [picture for picture, _ in EXAMPLES], ids=NAMES)
 def test_page_shows_the_picture(picture: Picture) -> None:
     assert re.search(rf"^!\[.+\]\(images/{picture.name}\.svg\)$", TEXT, re.MULTILINE)
+
+
+def _verbs() -> set[str]:
+    """The names of what streams have, but for what only runs them."""
+    streams = (sc.Step, sc.KeyedStream, sc.WindowedStream, sc.Windowed, sc.ConnectedStreams)
+    return {name for one in streams for name in dir(one) if not name.startswith("_")} - {"take"}
+
+
+def test_every_verb_of_a_stream_is_shown() -> None:
+    programs = "".join(program for _, program in EXAMPLES)
+    assert {verb for verb in _verbs() if not re.search(rf"\.{verb}\b", programs)} == set()
