@@ -446,32 +446,32 @@ class LoopWriter:
         self._line(f"    commit{number}(e{number}, {'t' if self._timed else 'None'})")
 
     def _expiring(self, number: int, run: KeyedRun) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Write what comes before a call whose state expires, and what comes behind it."""
-        expiry, entry = run.expiry, f"e{number}"
+        """Write what comes before a call whose state expires, and what comes behind it.
+
+        Timestamps are numbers of more than one digit, slow to compare: mostly one look is enough,
+        at whether the entry was updated in this very slice, or behind the watermark."""
+        expiry, updated = run.expiry, f"e{number}.updated"
         if expiry is None:
             return (), ()
         self._names[f"renew{number}"] = expiry.state.renew
-        life, renew = expiry.state.life, f"    renew{number}({entry})"
+        now, life = f"u{number}", expiry.state.life
+        if expiry.time is None:
+            self._names[f"now{number}"] = run.now
+            self._before += [f"{now} = now{number}()", f"o{number} = {now} - {life}"]
+            seldom, oldest = f"if {updated} is not {now}:", f"o{number}"
+            behind = [f"{updated} = {now}"]
+        else:
+            seldom, oldest = f"if {updated} <= {now}:", f"{now} - {life}"
+            behind = [
+                f"if t > {updated}:",
+                f"    {updated} = t if t > {now} else {now}",
+                f"elif {now} > {updated}:",
+                f"    {updated} = {now}",
+            ]
+        judge = [seldom, f"    if {updated} <= {oldest}:", f"        renew{number}(e{number})"]
         if expiry.time is not None:
-            moment = f"t if t > w{number} else w{number}"
-            return (
-                (
-                    f"w{number} = context{number}.watermark",
-                    f"if {entry}.updated <= w{number} - {life}:",
-                    renew,
-                ),
-                (
-                    f"u{number} = {moment}",
-                    f"if u{number} > {entry}.updated:",
-                    f"    {entry}.updated = u{number}",
-                ),
-            )
-        self._names[f"now{number}"] = run.now
-        self._before += [f"u{number} = now{number}()", f"o{number} = u{number} - {life}"]
-        return (
-            (f"if {entry}.updated <= o{number}:", renew),
-            (f"{entry}.updated = u{number}",),
-        )
+            judge.insert(0, f"{now} = context{number}.watermark")
+        return (*judge,), (*behind,)
 
     # ---- what comes behind
 
