@@ -11,6 +11,7 @@ from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.config import MODES, Duration, Mode, seconds
 from streamcp.errors import SettingsError, StreamcpError
 from streamcp.observability.events import EventLog
+from streamcp.runners.reading import StateOfStep
 from streamcp.runners.savepoints import Savepoint
 from streamcp.runners.view import JobView
 
@@ -60,6 +61,12 @@ class JobHandle:
     def view(self) -> JobView:
         """Look at the job as it is now: an immutable picture."""
         return self._life.view()
+
+    def state(self, step: str) -> StateOfStep:
+        """Look into the state per key of a step: `await running.state("visits").get("ann")`.
+
+        Raises StreamcpError, naming the steps with state per key, if it is none of them."""
+        return StateOfStep(self._life, step)
 
     async def checkpoint(self) -> CheckpointStatistics:
         """Take a checkpoint now, and wait until it is complete; return its figures.

@@ -108,6 +108,11 @@ class JobLife:
         return self._storage is not None
 
     @property
+    def plan(self) -> PhysicalPlan:
+        """The plan of the newest attempt."""
+        return self._plan
+
+    @property
     def directory(self) -> Path | None:
         """The job's directory of checkpoints; None without checkpoints."""
         checkpoints = self._settings.checkpoints
@@ -224,6 +229,17 @@ class JobLife:
         self._adjust[setting] = adjust
         if self._attempt is not None and self._state == "running":
             adjust(self._attempt)
+
+    async def running_attempt(self, wanted: str) -> Attempt:
+        """Wait until the job runs. Raises StreamcpError if it has ended; `wanted` names in it what
+        is asked for."""
+        await self.wait_running()
+        if self._attempt is None or self._state != "running":
+            raise StreamcpError(
+                f"job {self.job!r} has ended: {wanted} can be read from its last checkpoint, with "
+                "streamcp checkpoints show"
+            )
+        return self._attempt
 
     async def _coordinator(self) -> Coordinator:
         """Wait until the job runs. Raises CheckpointFailed if it has ended."""

@@ -65,6 +65,7 @@ class Chain:
         self._sinks: dict[Node, PlainSinkRun] = {}
         self._batches: dict[Node, BatchRun] = {}
         self._expiries: list[Expiry] = []
+        self.states: dict[str, KeyedState] = {}  # per key, by step
         self.time: EventTime | None = None
 
     @property
@@ -227,18 +228,20 @@ class Chain:
             return None
         made = Expiry(node.label, spec.state, spec.ttl, self._context, self.time)
         self._expiries.append(made)
+        self.states[node.label] = made.state
         return made
 
     def keyed_state(self, node: Node, make: Callable[[], Any]) -> KeyedState:
         """Make the state of a keyed step that does not expire."""
         context = self._context
-        return KeyedState(
+        made = self.states[node.label] = KeyedState(
             node.label,
             make,
             context.serializer,
             context.max_parallelism,
             incremental=context.incremental,
         )
+        return made
 
     def keyed_run(self, node: Node) -> KeyedRun:
         """What a fused keyed step works with; always the same one."""

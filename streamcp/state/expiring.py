@@ -8,7 +8,7 @@ outlive its value: they fire, with a fresh one. What time it is is told by a fun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from streamcp.serialization.serializer import Serializer
@@ -85,14 +85,8 @@ class ExpiringState(KeyedState):
             entry.updated = now
 
     def is_visible(self, entry: Entry) -> bool:
-        """Say whether the value of an entry may be seen now."""
+        """Say whether the value of an entry has not expired."""
         return not self.has_expired(entry, self.time_of(entry.group))
-
-    def copies(self) -> Iterator[tuple[Any, Any]]:
-        """Give each key whose value has not expired with a copy of it."""
-        for key, entry in self.entries.items():
-            if self.is_visible(entry):
-                yield key, self._serializer.copy(entry.value, step=self.step)
 
     def sweep(self, now: int, most: int) -> bool:
         """Free entries that have expired, or look when others will: up to `most` of those that are

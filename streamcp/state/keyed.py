@@ -82,12 +82,27 @@ class KeyedState:
             self._changes.note(entry)
         return entry
 
+    def copy_of(self, key: Any) -> Any | None:
+        """Give a copy of the value of a key; None if it has none, or none that may be seen.
+
+        Raises SerializationError for a value that cannot be copied."""
+        entry = self.entries.get(key)
+        if entry is None or not self.is_visible(entry):
+            return None
+        return self._serializer.copy(entry.value, step=self.step)
+
+    def is_visible(self, entry: Entry) -> bool:
+        """Say whether the value of an entry may be seen now."""
+        return True
+
     def copies(self) -> Iterator[tuple[Any, Any]]:
-        """Give each key with a copy of its value, while no entry is added or removed.
+        """Give each key that may be seen with a copy of its value, while no entry is added or
+        removed.
 
         Raises SerializationError for a value that cannot be copied."""
         for key, entry in self.entries.items():
-            yield key, self._serializer.copy(entry.value, step=self.step)
+            if self.is_visible(entry):
+                yield key, self._serializer.copy(entry.value, step=self.step)
 
     # ---- changes
 
