@@ -7,6 +7,7 @@ a broadcast state by itself.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -56,7 +57,8 @@ def state_rows(
 ) -> list[dict[str, Any]]:
     """Read the state of `step`: {"key": …, "value": …, "timers": …} per key, and {"subtask": …,
     "value": …} for the broadcast state of each subtask; with `key` only that of the key that is
-    written so.
+    written so, as Python writes it or as text. Event-time timers and the last update are left out
+    where there are none.
 
     Raises WrongUse, naming the steps that have state, if this one has none."""
     kinds = ("state", "broadcast")
@@ -79,15 +81,28 @@ def state_rows(
                 apply_rows(content, keyed)
     if key is not None:
         rows = []
-    return rows + [
-        {"key": one, "value": value, "timers": list(timers)}
-        for one, value, timers in keyed.values()
-        if key is None or _is_written(one, key)
-    ]
+    return rows + [_told(row) for row in keyed.values() if key is None or _is_written(row[0], key)]
+
+
+def _told(row: Row) -> dict[str, Any]:
+    key, value, timers, *rest = row
+    told = {"key": key, "value": value, "timers": list(timers)}
+    if rest and rest[0]:
+        told["event_timers"] = list(rest[0])
+    if len(rest) > 1:
+        told["updated"] = rest[1]
+    return told
 
 
 def _is_written(key: Any, text: str) -> bool:
-    return text in (repr(key), str(key))
+    """A text stands for the key that is shown so, or that Python reads from it: 2 for 2 and for
+    2.0, ('a',1) for ('a', 1)."""
+    if text in (repr(key), str(key)):
+        return True
+    try:
+        return bool(ast.literal_eval(text) == key)
+    except (ValueError, SyntaxError):
+        return False
 
 
 def _sections(manifest: Manifest) -> Iterator[tuple[str, SectionHandle]]:

@@ -136,8 +136,10 @@ def print_state(step: str, rows: Sequence[Mapping[str, Any]]) -> None:
     keyed = [row for row in rows if "key" in row]
     print(f"\nstate of {step}, {words.counted(len(keyed), 'key')}")
     for row in keyed:
-        timers = f", timers at {row['timers']}" if row["timers"] else ""
-        print(f"  {row['key']!r}: {row['value']!r}{timers}")
+        beside = (("timers", "timers at"), ("event_timers", "event-time timers at"))
+        told = "".join(f", {words} {row[name]}" for name, words in beside if row.get(name))
+        told += f", updated at {row['updated']}" if "updated" in row else ""
+        print(f"  {row['key']!r}: {row['value']!r}{told}")
     for row in rows:
         if "key" not in row:
             print(f"  broadcast, in {row['subtask']}: {row['value']!r}")

@@ -30,7 +30,7 @@ class StateOfStep:
         self._life = life
         self._step = step
 
-    async def get(self, key: Hashable) -> Any | None:
+    async def get(self, key: Hashable) -> Any:
         """Return a copy of the state of `key` as it is between two slices of the step's work, or
         None if it has none. What outstanding calls of a coroutine function have changed is not in
         it: they have not committed.

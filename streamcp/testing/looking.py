@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from streamcp.runtime.keyed_async_subtask import KeyedAsyncSubtask
 from streamcp.runtime.keyed_steps import NOTHING
 from streamcp.runtime.subtask import Subtask
-from streamcp.state.keyed import KeyedState
 
 
 def keyed_values(subtasks: Iterable[Subtask]) -> dict[str, dict[Any, Any]]:
     """The values by key of each step that keeps some, of all its subtasks. They are not copied."""
     found: dict[str, dict[Any, Any]] = {}
     for subtask in subtasks:
-        for state in _states(subtask):
+        for state in subtask.chain.states.values():
             values = found.setdefault(state.step, {})
             for key, entry in state.entries.items():
-                if entry.value is not NOTHING:
+                if entry.value is not NOTHING and state.is_visible(entry):
                     values[key] = entry.value
     return found
-
-
-def _states(subtask: Subtask) -> Iterator[KeyedState]:
-    for run in subtask.chain._keyed.values():
-        yield run.state
-    if isinstance(subtask, KeyedAsyncSubtask):
-        yield subtask._state

@@ -117,6 +117,40 @@ def test_state_of_a_step_with_a_broadcast_input_is_shown_with_that_of_its_keys(
     assert one["state"] == [{"key": 2, "value": [2], "timers": []}]
 
 
+TIMED = """
+def note(pair, state, ctx):
+    state.append(pair[1])
+    ctx.set_timer(pair[1] + 50)
+@sc.source
+async def pairs(position: int = 0):
+    for n in range(position, 3):
+        yield ((n, 0.5), 1_700_000_000_000 + n), n + 1
+    signal.raise_signal(signal.SIGTERM)
+    await asyncio.Event().wait()
+job = sc.Job("timed", checkpoints=sc.Checkpoints(to="cp"))
+(job.source(pairs(), name="in", watermarks=sc.Watermarks(lambda pair: pair[1]))
+    .key_by(lambda pair: pair[0])
+    .process(note, state=list, on_timer=lambda at, state, ctx: None,
+             ttl="7d", name="note").for_each(print, name="out"))
+"""
+
+
+def test_state_with_event_time_timers_and_a_ttl_is_shown_by_key(cli: Cli, write: Write) -> None:
+    write(TIMED)
+    assert cli("run", "my_job.py", "--quiet").code == 0
+    text = cli("checkpoints", "show", "cp", "--state", "note").out
+    now = 1_700_000_000_001
+    assert f"  (1, 0.5): [{now}]" in text
+    assert f"event-time timers at [{now + 50}], updated at {now}" in text
+    for key in ("(1, 0.5)", "(1,.5)", "(1.0, 0.5)"):
+        shown = cli("checkpoints", "show", "cp", "--state", "note", "--key", key, "--json")
+        (row,) = json.loads(shown.out)["state"]
+        assert (row["value"], row["event_timers"], row["updated"]) == ([now], [now + 50], now)
+    for key in ("(1, 0.6)", "(1,", "other"):
+        shown = cli("checkpoints", "show", "cp", "--state", "note", "--key", key, "--json")
+        assert json.loads(shown.out)["state"] == []
+
+
 def test_state_of_a_step_without_state_is_wrong_use(cli: Cli, stopped: None) -> None:
     ran = cli("checkpoints", "show", "cp", "--state", "ask")
     assert ran.code == 2

@@ -96,6 +96,7 @@ greeted.sink(post, name="post", retry=sc.Retry(5))
 async def main() -> None:
     async with orders(limit=5).start(fresh=True) as running:
         await running.checkpoint()
+        await running.state("greet").get("ann")
         running.set_mode("unaligned")
         running.set_mode("at_least_once")
         assert_type(running, sc.Running)
