@@ -199,6 +199,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         self,
         other: KeyedStream[K, R],
         fn: Callable[[T_co, R], U],
+        /,
         *,
         before: Duration = ...,
         after: Duration = ...,
@@ -210,6 +211,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         self,
         other: KeyedStream[K, R],
         fn: Callable[[T_co, R | None], U],
+        /,
         *,
         before: Duration = ...,
         after: Duration = ...,
@@ -221,6 +223,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         self,
         other: KeyedStream[K, R],
         fn: Callable[[T_co | None, R], U],
+        /,
         *,
         before: Duration = ...,
         after: Duration = ...,
@@ -232,6 +235,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         self,
         other: KeyedStream[K, R],
         fn: Callable[[T_co | None, R | None], U],
+        /,
         *,
         before: Duration = ...,
         after: Duration = ...,
@@ -242,6 +246,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         self,
         other: Any,
         fn: Callable[..., Any],
+        /,
         *,
         before: Duration = "0s",
         after: Duration = "0s",
@@ -259,6 +264,49 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         from streamcp.api.joins import join_interval
 
         return join_interval(self, other, fn, before, after, how, options)
+
+    @overload
+    def join_asof(
+        self,
+        other: KeyedStream[K, R],
+        fn: Callable[[T_co, R], U],
+        /,
+        *,
+        tolerance: Duration | None = ...,
+        how: Literal["inner"] = ...,
+        **options: Unpack[StepOptions],
+    ) -> Joined[T_co | R, U]: ...
+    @overload
+    def join_asof(
+        self,
+        other: KeyedStream[K, R],
+        fn: Callable[[T_co, R | None], U],
+        /,
+        *,
+        tolerance: Duration | None = ...,
+        how: Literal["left"],
+        **options: Unpack[StepOptions],
+    ) -> Joined[T_co | R, U]: ...
+    def join_asof(
+        self,
+        other: Any,
+        fn: Callable[..., Any],
+        /,
+        *,
+        tolerance: Duration | None = None,
+        how: Any = "inner",
+        **options: Any,
+    ) -> Joined[Any, Any]:
+        """Emit `fn(left, right)` for each record of this stream (left) with the newest of the
+        `other` (right) with the same key whose timestamp is not later than that of left, nor older
+        by more than `tolerance`; of equally new ones with the one that came last.
+
+        It comes when the watermark has reached left's timestamp, and has that timestamp. With
+        `how="left"` a record comes with None if there is no such one. A record that is late goes to
+        `.late`. Without `tolerance` the newest record of every key of `other` is kept for good."""
+        from streamcp.api.joins import join_asof
+
+        return join_asof(self, other, fn, tolerance, how, options)
 
     def deduplicate(
         self, *, within: Duration | None = None, **options: Unpack[StepOptions]
@@ -291,7 +339,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
         A window's result is emitted when the watermark has passed its end, or as `emit` says
         (`early(every=...)`, `on_each()`). A record that comes later, within `allowed_lateness`,
         lets it be emitted again; one that is too late for all its windows goes to `.late`."""
-        from streamcp.api.windows import WindowedStream
+        from streamcp.api.windows import Division, WindowedStream
         from streamcp.operators.windowing.making import check_windows
 
         self._check("window", options)
@@ -301,7 +349,7 @@ class KeyedStream(Stream[T_co], Generic[K, T_co]):
                 f"window(emit={emit!r}): write early(every=...) or on_each(), or leave it out"
             )
         check_windows(windows, emit, lateness)
-        return WindowedStream(self._graph, self._connections, windows, emit, lateness, options)
+        return WindowedStream(self, Division(windows, emit, lateness), options)
 
     def _keyed(self, spec: StepSpec, options: Mapping[str, Any]) -> Stream[Any]:
         return Stream(self._graph, (Connection(self._add(spec, options)),))

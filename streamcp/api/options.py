@@ -89,6 +89,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "window": _STEP,
     "join": _STEP,
     "join_asof": _STEP,
+    "top": _STEP,
     "deduplicate": _STEP,
     "sink": _SINK,
 }

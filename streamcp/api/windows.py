@@ -7,12 +7,20 @@ of a window machine; the late records are a side output of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Generic, Unpack, overload
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Unpack, overload
 
 from typing_extensions import TypeVar
 
 from streamcp.api.functions import name_of
-from streamcp.api.options import AsyncCallOptions, PlainOptions, check_function, check_plain
+from streamcp.api.keyed import KeyedStream
+from streamcp.api.options import (
+    AsyncCallOptions,
+    PlainOptions,
+    StepOptions,
+    check_function,
+    check_plain,
+)
 from streamcp.api.streams import AsyncMany, Many, Opens, Step, Stream, add_node
 from streamcp.errors import DefinitionError
 from streamcp.graph.logical import Connection, LogicalGraph, Node
@@ -20,13 +28,15 @@ from streamcp.operators.aggregates import Aggregate, Count, Several
 from streamcp.operators.collecting import Fold, Records, Reduce
 from streamcp.operators.steps import FlatMapStep, WindowStep
 from streamcp.operators.windowing.making import make_window_machine, needs_merge, needs_time
-from streamcp.operators.windows import LATE, Emit, WindowResult, Windows
+from streamcp.operators.windows import LATE, ON_CLOSE, Emit, WindowResult, Windows
 
 K = TypeVar("K", bound=Hashable)
 K_co = TypeVar("K_co", bound=Hashable, covariant=True)
 T_co = TypeVar("T_co", covariant=True)
 U_co = TypeVar("U_co", covariant=True)
 V_co = TypeVar("V_co", covariant=True)
+G = TypeVar("G", bound=Hashable)
+R = TypeVar("R")
 U = TypeVar("U")
 V = TypeVar("V")
 X = TypeVar("X")
@@ -37,19 +47,75 @@ V4 = TypeVar("V4")
 V5 = TypeVar("V5")
 
 
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How records are divided into windows, and when the results of these come; `lateness` is in
+    milliseconds."""
+
+    windows: Windows
+    emit: Emit = ON_CLOSE
+    lateness: int = 0
+
+    @property
+    def refined(self) -> bool:
+        """The result of a window may come again."""
+        return self.lateness > 0 or self.emit.kind != "on_close"
+
+
 class Windowed(Stream[WindowResult[K_co, V_co]], Generic[K_co, T_co, V_co]):
     """The results of windows over records of type T: `key`, `start`, `end` and `value`."""
 
-    __slots__ = ()
+    __slots__ = ("_division",)
 
-    def __init__(self, graph: LogicalGraph, node: Node) -> None:
+    def __init__(self, graph: LogicalGraph, node: Node, division: Division) -> None:
         super().__init__(graph, (Connection(node),))
+        self._division = division
 
     @property
     def late(self) -> Stream[T_co]:
         """The records that came too late for all their windows. Those that nobody reads are
         dropped, counted, and warned about once."""
         return Stream(self._graph, (Connection(self._connections[0].node, LATE.output),))
+
+    @overload
+    def top(
+        self,
+        n: int,
+        /,
+        *,
+        by: Callable[[WindowResult[K_co, V_co]], Any],
+        **options: Unpack[StepOptions],
+    ) -> Stream[WindowResult[None, list[WindowResult[K_co, V_co]]]]: ...
+    @overload
+    def top(
+        self,
+        n: int,
+        /,
+        *,
+        by: Callable[[WindowResult[K_co, V_co]], Any],
+        per: Callable[[WindowResult[K_co, V_co]], G],
+        **options: Unpack[StepOptions],
+    ) -> Stream[WindowResult[G, list[WindowResult[K_co, V_co]]]]: ...
+    def top(
+        self,
+        n: int,
+        /,
+        *,
+        by: Callable[..., Any],
+        per: Callable[..., Any] | None = None,
+        **options: Any,
+    ) -> Stream[Any]:
+        """Emit, when a window closes, the `n` results of all keys with the largest `by(result)`,
+        largest first, as the value of one result; its key is None, or with `per` the group
+        `per(result)`, each of which has a result of its own.
+
+        Equal ones are ordered by a stable hash of their keys: always the same, but no meaningful
+        order; for one of your own let `by` return a tuple. Where results may come again (allowed
+        lateness, early, on each) the last one of a key counts; after the close the best are emitted
+        again when they are others."""
+        from streamcp.api.top import top_of
+
+        return top_of(self, self._division, n, by, per, options)
 
 
 class WindowProcess(Step[WindowResult[K_co, list[T_co]], U_co], Generic[K_co, T_co, U_co]):
@@ -72,22 +138,14 @@ class WindowedStream(Generic[K, T_co]):
 
     Every verb raises DefinitionError at its line for an argument that cannot work."""
 
-    __slots__ = ("_connections", "_emit", "_graph", "_lateness", "_options", "_windows")
+    __slots__ = ("_division", "_graph", "_keyed", "_options")
 
     def __init__(
-        self,
-        graph: LogicalGraph,
-        connections: tuple[Connection, ...],
-        windows: Windows,
-        emit: Emit,
-        lateness: int,
-        options: Mapping[str, Any],
+        self, keyed: KeyedStream[K, T_co], division: Division, options: Mapping[str, Any]
     ) -> None:
-        self._graph = graph
-        self._connections = connections
-        self._windows = windows
-        self._emit = emit
-        self._lateness = lateness
+        self._graph = keyed._graph
+        self._keyed = keyed
+        self._division = division
         self._options = options
 
     @overload
@@ -166,9 +224,9 @@ class WindowedStream(Generic[K, T_co]):
         check_plain("fold", add, arguments="value, record")
         if merge is not None:
             check_plain("fold", merge, arguments="left, right")
-        elif needs_merge(self._windows):
+        elif needs_merge(windows := self._division.windows):
             raise DefinitionError(
-                f"fold({name_of(start)}, {name_of(add)}): the values of {self._windows!r} are "
+                f"fold({name_of(start)}, {name_of(add)}): the values of {windows!r} are "
                 "merged of parts; write merge=, a function that makes one value of two"
             )
         fold: Fold[Any, Any] = Fold(start, add, merge)
@@ -225,18 +283,76 @@ class WindowedStream(Generic[K, T_co]):
         node = windows._call_node("flat_map", FlatMapStep, fn, uses, options)
         return WindowProcess(self._graph, node, windows._connections[0].node)
 
+    @overload
+    def join(
+        self,
+        other: KeyedStream[K, R],
+        fn: Callable[[T_co, R], V],
+        /,
+        *,
+        how: Literal["inner"] = ...,
+        **options: Unpack[StepOptions],
+    ) -> Windowed[K, T_co | R, V]: ...
+    @overload
+    def join(
+        self,
+        other: KeyedStream[K, R],
+        fn: Callable[[T_co, R | None], V],
+        /,
+        *,
+        how: Literal["left"],
+        **options: Unpack[StepOptions],
+    ) -> Windowed[K, T_co | R, V]: ...
+    @overload
+    def join(
+        self,
+        other: KeyedStream[K, R],
+        fn: Callable[[T_co | None, R], V],
+        /,
+        *,
+        how: Literal["right"],
+        **options: Unpack[StepOptions],
+    ) -> Windowed[K, T_co | R, V]: ...
+    @overload
+    def join(
+        self,
+        other: KeyedStream[K, R],
+        fn: Callable[[T_co | None, R | None], V],
+        /,
+        *,
+        how: Literal["outer"],
+        **options: Unpack[StepOptions],
+    ) -> Windowed[K, T_co | R, V]: ...
+    def join(
+        self, other: Any, fn: Callable[..., Any], /, *, how: Any = "inner", **options: Any
+    ) -> Windowed[Any, Any, Any]:
+        """Emit, when a window closes, a result with the value `fn(left, right)` for each pair of a
+        record of this stream (left) and one of the `other` (right) with the same key in the same
+        window: for each left one in the order in which they came, all right ones in theirs. Of the
+        parts of sliding windows and sessions, the records follow one another in time.
+
+        With `how` "left", "right" or "outer", the records of that input (or of both) come with None
+        where the other has none in the window. Sessions are those of both inputs together. The
+        options may be said here or at the window. Results come on close only."""
+        from streamcp.api.joins import join_windows
+
+        options = {**self._options, **options}
+        return join_windows(self._keyed, other, fn, how, self._division, options)
+
     def _windowed(
         self, aggregate: Aggregate[Any, Any], annotated: Iterable[Callable[..., Any]]
     ) -> Windowed[Any, Any, Any]:
-        machine = make_window_machine(self._windows, aggregate, self._emit, self._lateness, LATE)
+        windows, emit = self._division.windows, self._division.emit
+        machine = make_window_machine(windows, aggregate, emit, self._division.lateness, LATE)
         spec = WindowStep(
             machine.fn,
             state=machine.state,
             on_timer=machine.timer,
-            needs_time=needs_time(self._windows, self._emit),
+            needs_time=needs_time(windows, emit),
             annotated=tuple(annotated),
         )
-        return Windowed(self._graph, add_node(self._graph, spec, self._connections, self._options))
+        node = add_node(self._graph, spec, self._keyed._connections, self._options)
+        return Windowed(self._graph, node, self._division)
 
 
 def _check_aggregate(aggregate: Any) -> None:

@@ -17,7 +17,6 @@ from streamcp.operators.steps import (
     CountStep,
     ForEachStep,
     IterateStep,
-    JoinStep,
     MachineStep,
     ProcessStep,
     ReduceStep,
@@ -218,7 +217,7 @@ def _untimed_machines(graph: LogicalGraph) -> Iterator[str]:
 
 def _needs_time(node: Node) -> bool:
     spec = node.spec
-    return spec.needs_time if isinstance(spec, WindowStep) else isinstance(spec, JoinStep)
+    return spec.needs_time if isinstance(spec, WindowStep) else isinstance(spec, MachineStep)
 
 
 def _untimed_ttl(graph: LogicalGraph) -> Iterator[str]:

@@ -160,6 +160,13 @@ class WindowStep(ProcessStep):
 
 
 @dataclass(frozen=True, slots=True)
+class TopStep(ProcessStep):
+    """The best of the window results of all keys. `annotated`: the user's functions in it."""
+
+    annotated: tuple[Callable[..., Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class JoinStep(ConnectStep):
     """A step of two inputs whose functions are those of a join: what they return are pairs of value
     and timestamp. Late records go to a side output. `annotated`: the user's functions in it."""
@@ -172,9 +179,9 @@ class JoinAsofStep(JoinStep):
     """A join of each left record with the newest right one."""
 
 
-MachineStep: TypeAlias = WindowStep | JoinStep
-"""A step whose functions are those of a state machine: its chains of timers come to an end, and it
-tells of late records."""
+MachineStep: TypeAlias = WindowStep | TopStep | JoinStep
+"""A step whose functions are those of a state machine in event time: its chains of timers come to
+an end, and it tells of late records."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,40 @@ REFUSED: list[tuple[Any, str]] = [
         r"join\(WindowedStream\): the windows are said once",
     ),
     (lambda a, b: a.join("b", add, before="1s"), r"join\(str\): only another keyed stream"),
+    (
+        lambda a, b: a.join_asof(b, add, how="right"),
+        r"join_asof\(how='right'\): choose one of inner",
+    ),
+    (lambda a, b: a.join_asof(b.map(abs), add), r"join_asof\(Step\): give it the same kind of key"),
+    (lambda a, b: a.join_asof(b, slow), r"join_asof\(slow\) is a coroutine function"),
+    (
+        lambda a, b: a.window(sc.CountWindow(5)).join(b, add),
+        r"window\(CountWindow.*\).join\(...\): which records of two streams",
+    ),
+    (
+        lambda a, b: a.window(sc.Tumbling("1m"), emit=sc.on_each()).join(b, add),
+        r"emit=...\).join\(...\): the pairs of a window are emitted once",
+    ),
+    (
+        lambda a, b: a.window(sc.Tumbling("1m"), allowed_lateness="1s").join(b, add),
+        r"allowed_lateness=...\).join\(...\): .* leave it out, and read .late",
+    ),
+    (lambda a, b: minute(a).join(minute(b), add), r"join\(WindowedStream\): the windows are said"),
+    (lambda a, b: minute(a).join(b, add, how="full"), r"join\(how='full'\)"),
+    (lambda a, b: minute(a).count().top(0, by=abs), r"top\(0\): write a number of results"),
+    (lambda a, b: minute(a).count().top(3, by=slow), r"top\(slow\) is a coroutine function"),
+    (lambda a, b: minute(a).count().top(3, by=add), r"called as add\(result\)"),
+    (lambda a, b: minute(a).count().top(3, by=abs, per=add), r"called as add\(result\)"),
+    (lambda a, b: minute(a).count().top(3, by=abs, nam="x"), "did you mean 'name'"),
+    (
+        lambda a, b: a.window(sc.Session("1m")).count().top(3, by=abs),
+        r"top\(3\) of Session\(gap='1m'\): each key has windows of its own",
+    ),
 ]
+
+
+def minute(keyed: Any) -> Any:
+    return keyed.window(sc.Tumbling("1m"))
 
 
 @pytest.mark.parametrize(("describe", "message"), REFUSED)
@@ -119,6 +152,35 @@ def test_join_needs_a_name_with_checkpoints_and_gets_one_proposed() -> None:
     left, right = inputs()
     (problem,) = problems(left.join(right, add, before="1s"), checkpoints=True)
     assert 'write join(…, name="join")' in problem
+
+
+@pytest.mark.parametrize("value", ["-1s", 5, "0.5ms"])
+def test_tolerance_that_is_no_duration_is_refused(value: Any) -> None:
+    left, right = inputs()
+    with pytest.raises(sc.SettingsError, match=r"join_asof\(tolerance\)"):
+        left.join_asof(right, add, tolerance=value)
+
+
+def test_asof_join_is_a_step_of_its_own_word() -> None:
+    left, right = inputs(left_timed=False, right_timed=False)
+    (problem,) = problems(left.join_asof(right, add, name="newest"))
+    assert "join_asof 'newest'" in problem
+
+
+def test_join_of_windows_has_the_options_of_both_and_can_be_ranked() -> None:
+    left, right = inputs()
+    joined = left.window(sc.Tumbling("1m"), parallelism=2).join(right, add, name="sums")
+    assert (node_of(joined).label, node_of(joined).parallelism) == ("sums", 2)
+    top = joined.top(3, by=lambda result: result.value, name="top")
+    assert (node_of(top).verb, node_of(top).inputs[0].node) == ("top", node_of(joined))
+
+
+def test_best_of_windows_without_event_time_cannot_be_built() -> None:
+    left, _ = inputs(left_timed=False)
+    counts = left.window(sc.Global(), emit=sc.on_each(), name="all").count()
+    (problem,) = problems(counts.top(3, by=lambda result: result.value, name="top"))
+    assert "top 'top'" in problem
+    assert "needs event time" in problem
 
 
 def test_stream_can_be_joined_with_itself() -> None:

@@ -49,6 +49,25 @@ KINDS: dict[str, Describe] = {
 }
 
 
+KINDS |= {
+    f"asof {how}": lambda left, right, how=how: left.join_asof(  # type: ignore[misc]
+        right, shown, tolerance="5s", how=how, name="join", parallelism=2
+    )
+    for how in ("inner", "left")
+}
+KINDS |= {
+    f"{type(windows).__name__} {how}": lambda left, right, windows=windows, how=how: (  # type: ignore[misc]
+        left.window(windows, name="join").join(right, shown, how=how, parallelism=2)
+    )
+    for windows, how in (
+        (sc.Tumbling("4s"), "inner"),
+        (sc.Sliding("6s", "3s"), "left"),
+        (sc.Session("3s"), "outer"),
+        (sc.Tumbling("4s"), "right"),
+    )
+}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_joins_have_the_same_rows_whatever_crashes(kind: str) -> None:
     """No record is late, so an undisturbed run and one with crashes, faults, other parallelisms and
@@ -65,6 +84,82 @@ def test_joins_have_the_same_rows_whatever_crashes(kind: str) -> None:
         return job
 
     simulate(make, seeds=range(10))
+
+
+@pytest.mark.parametrize("how", ["once", "refined"])
+def test_best_of_all_keys_are_the_same_whatever_crashes(how: str) -> None:
+    """The counts come again with each record, or once; no record is late."""
+
+    def make() -> sc.Job:
+        job = sc.Job("top", checkpoints=sc.Checkpoints(to="unused", every="1s"))
+        times = sc.Watermarks[Click](lambda click: click.ts, out_of_orderness="5s")
+        keyed = job.source(sc.items(clicks(60)), name="clicks", watermarks=times).key_by(
+            lambda click: click.user
+        )
+        emit = sc.early(every="2s") if how == "refined" else sc.Emit()
+        counts = keyed.window(sc.Tumbling("7s"), name="w", emit=emit, parallelism=2).count()
+        top = counts.top(2, by=lambda result: result.value, name="top", parallelism=2)
+        top.rebalance().sink(staged(Target()), name="out")
+        return job
+
+    simulate(make, seeds=range(10))
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_best_of_each_window_and_group_are_those_of_all_keys(parallelism: int) -> None:
+    records = clicks(100)
+    counts: Counter[tuple[int, int]] = Counter(
+        (click.ts // 7_000 * 7_000, click.user) for click in records
+    )
+    job = sc.Job("top", parallelism=parallelism)
+    times = sc.Watermarks[Click](lambda click: click.ts, out_of_orderness="5s")
+    keyed = job.source(sc.items(records), name="clicks", watermarks=times, parallelism=1).key_by(
+        lambda click: click.user
+    )
+    counted = keyed.window(sc.Tumbling("7s"), name="w").count()
+    whole, odd = sc.collect(), sc.collect()
+    counted.top(2, by=lambda r: (r.value, r.key), name="top").rebalance().sink(whole, name="out")
+    counted.top(
+        1, by=lambda r: (r.value, r.key), per=lambda r: r.key % 2, name="per"
+    ).rebalance().sink(odd, name="odd")
+    run_job(job)
+    starts = sorted({start for start, _ in counts})
+    ranked = {
+        start: sorted(((n, user) for (at, user), n in counts.items() if at == start), reverse=True)
+        for start in starts
+    }
+    assert {r.start: [(one.value, one.key) for one in r.value] for r in whole.records} == {
+        start: best[:2] for start, best in ranked.items()
+    }
+    assert all(r.key is None and r.end == r.start + 7_000 for r in whole.records)
+    assert {(r.start, r.key): r.value[0].key for r in odd.records} == {
+        (start, odd): next(user for _, user in best if user % 2 == odd)
+        for start, best in ranked.items()
+        for odd in (0, 1)
+        if any(user % 2 == odd for _, user in best)
+    }
+
+
+def test_best_are_emitted_again_for_a_late_record_that_changes_them() -> None:
+    """At 25 s, a record of 2 s comes within the allowed lateness, for a user who had none."""
+    job = sc.Job("late")
+    times = sc.Watermarks[Click](lambda click: click.ts)
+    late = [(1, 1), (1, 3), (2, 5), (1, 25), (3, 2), (2, 26), (2, 4), (2, 6), (1, 60), (2, 7)]
+
+    @sc.source
+    async def each(position: int = 0) -> AsyncIterator[tuple[Click, int]]:
+        for place in range(position, len(late)):
+            user, second = late[place]
+            yield Click(user, START // 10_000 * 10_000 + second * SECOND), place + 1
+            await asyncio.sleep(1)
+
+    keyed = job.source(each(), name="clicks", watermarks=times).key_by(lambda c: c.user)
+    counts = keyed.window(sc.Tumbling("10s"), allowed_lateness="30s", name="w").count()
+    found = sc.collect()
+    counts.top(1, by=lambda r: (r.value, -r.key), name="top").sink(found, name="out")
+    run_job(job)
+    first = [r for r in found.records if r.start == START // 10_000 * 10_000]
+    assert [[(one.key, one.value) for one in r.value] for r in first] == [[(1, 2)], [(2, 3)]]
 
 
 def one_at_a_time(times: list[int]) -> sc.Source[Click]:
@@ -101,7 +196,9 @@ def test_late_records_come_out_beside_the_rows(kind: str) -> None:
     joined.late.rebalance().sink(late, name="late")
     run_job(job)
     assert [click.ts - START for click in late.records] == [2_000]
-    assert all(2_000 + START not in row for row in rows.records)
+    values = [getattr(row, "value", row) for row in rows.records]
+    assert values
+    assert all(2_000 + START not in value for value in values)
 
 
 def test_late_records_that_nobody_reads_are_warned_about_once(

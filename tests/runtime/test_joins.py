@@ -17,6 +17,8 @@ from tests.runtime.engine import Engine, finish, settle
 
 BOUND = 40
 BEFORE, AFTER = 15, 10
+TOLERANCE = 30
+SIZE = 40
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,56 @@ def interval_rows(how: str, lefts: list[Record], rights: list[Record]) -> Rows:
     return rows
 
 
+def shown_by_time(left: Record, right: Record | None) -> tuple[int, int]:
+    """Which of equally new ones is met depends on the order of the splits."""
+    return left.number, (right.ts if right else -1)
+
+
+def asof(how: Any) -> Callable[[Left, Left], sc.Stream[Any]]:
+    return lambda left, right: left.join_asof(
+        right, shown_by_time, tolerance=f"{TOLERANCE}ms", how=how, name="join"
+    )
+
+
+def asof_rows(how: str, lefts: list[Record], rights: list[Record]) -> Rows:
+    rows: Rows = Counter()
+    for one in lefts:
+        fitting = [
+            other
+            for other in rights
+            if one.key == other.key and one.ts - TOLERANCE <= other.ts <= one.ts
+        ]
+        newest = max(fitting, key=lambda other: other.ts, default=None)
+        if newest is not None or how == "left":
+            rows[shown_by_time(one, newest), one.ts] += 1
+    return rows
+
+
+def windows(how: Any) -> Callable[[Left, Left], sc.Stream[Any]]:
+    return lambda left, right: (
+        left.window(sc.Sliding(f"{SIZE}ms", f"{SIZE // 2}ms"), name="join")
+        .join(right, shown, how=how)
+        .map(lambda result: (result.key, result.start, result.value))
+    )
+
+
+def window_rows(how: str, lefts: list[Record], rights: list[Record]) -> Rows:
+    rows: Rows = Counter()
+    for start in range(-SIZE, 2000, SIZE // 2):
+        for key in range(5):
+            here = [
+                [one for one in side if one.key == key and start <= one.ts < start + SIZE]
+                for side in (lefts, rights)
+            ]
+            pairs = [shown(one, other) for one in here[0] for other in here[1]]
+            if not here[1] and how in ("left", "outer"):
+                pairs = [shown(one, None) for one in here[0]]
+            if not here[0] and how in ("right", "outer"):
+                pairs = [shown(None, other) for other in here[1]]
+            rows.update(((key, start, both), start + SIZE - 1) for both in pairs)
+    return rows
+
+
 @dataclass(frozen=True)
 class Kind:
     """How a join is described, and what it makes of all records."""
@@ -90,7 +142,12 @@ class Kind:
 
 def _kinds() -> dict[str, Kind]:
     hows = ("inner", "left", "right", "outer")
-    return {f"interval {how}": Kind(interval(how), partial(interval_rows, how)) for how in hows}
+    intervals = {
+        f"interval {how}": Kind(interval(how), partial(interval_rows, how)) for how in hows
+    }
+    asofs = {f"asof {how}": Kind(asof(how), partial(asof_rows, how)) for how in hows[:2]}
+    shared = {f"windows {how}": Kind(windows(how), partial(window_rows, how)) for how in hows}
+    return intervals | asofs | shared
 
 
 KINDS = _kinds()
@@ -167,8 +224,9 @@ async def test_cut_at_any_moment_is_exact(kind: str, unaligned: bool, then: int)
         bench.check(again)
 
 
-async def test_records_on_their_way_are_divided_anew_when_the_join_is_rescaled() -> None:
-    bench = Bench("interval outer", 200, 200)
+@pytest.mark.parametrize("kind", ["interval outer", "asof left", "windows outer"])
+async def test_records_on_their_way_are_divided_anew_when_the_join_is_rescaled(kind: str) -> None:
+    bench = Bench(kind, 200, 200)
     engine = Engine(bench.job(2), capacity=20)
     async with engine.running():
         for index in range(2):
