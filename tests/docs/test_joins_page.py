@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.docs.pages import lines_printed_by, programs_of
 
-[INTERVAL] = programs_of("joins.md")
+INTERVAL, WINDOW, ASOF = programs_of("joins.md")
 
 
 def test_program_prints_payments_and_what_was_not_paid(tmp_path: Path) -> None:
@@ -15,4 +15,21 @@ def test_program_prints_payments_and_what_was_not_paid(tmp_path: Path) -> None:
         "6.0 of 10.0 for order a",
         "order b was not paid within the hour",
         "order c was not paid within the hour",
+    ]
+
+
+def test_program_prints_pairs_of_each_window(tmp_path: Path) -> None:
+    assert sorted(lines_printed_by(WINDOW, tmp_path)) == [
+        "berlin 0h: 1.0",
+        "berlin 0h: 2.0",
+        "paris 0h: -1.0",
+        "paris 3h: None",
+    ]
+
+
+def test_program_prints_orders_with_the_rate_of_their_time(tmp_path: Path) -> None:
+    assert sorted(lines_printed_by(ASOF, tmp_path)) == [
+        "10.0 chf = ?",
+        "10.0 usd = 8.0 eur",
+        "10.0 usd = 9.0 eur",
     ]

@@ -91,7 +91,7 @@ def test_best_of_all_keys_are_the_same_whatever_crashes(how: str) -> None:
     """The counts come again with each record, or once; no record is late."""
 
     def make() -> sc.Job:
-        job = sc.Job("top", checkpoints=sc.Checkpoints(to="unused", every="1s"))
+        job = sc.Job("top", types=[Click], checkpoints=sc.Checkpoints(to="unused", every="1s"))
         times = sc.Watermarks[Click](lambda click: click.ts, out_of_orderness="5s")
         keyed = job.source(sc.items(clicks(60)), name="clicks", watermarks=times).key_by(
             lambda click: click.user

@@ -41,3 +41,19 @@ orders.join(rated, both, before="5m", how="full")  # error: no such kind
 orders.join(rated, both, before="5m", concurrency=3)  # error: it calls no coroutine
 orders.join(rated, both, before="5m").late.map(one)  # error: late records are of both inputs
 orders.join(rated, both, before="5m").map(one)  # error: what comes out are numbers
+
+hour = orders.window(sc.Tumbling("1h"), name="hour")
+hour.join(rates, both)  # error: the other is not keyed
+hour.join(by_id, both)  # error: keys of another type
+hour.join(rated, both, how="left")  # error: the right record may be None
+hour.join(rated, both, before="5m")  # error: the window says when
+hour.join(rated.window(sc.Tumbling("1h")), both)  # error: the windows are said once
+hour.join(rated, both).map(one)  # error: results of windows, no orders
+orders.join_asof(by_id, both)  # error: keys of another type
+orders.join_asof(rated, both, tolerance=5)  # error: a bare number
+orders.join_asof(rated, both, how="left")  # error: the right record may be None
+orders.join_asof(rated, both, how="outer")  # error: each left record meets one
+hour.count().top(3)  # error: by what
+hour.count().top("3", by=lambda result: result.value)  # error: a text is no number
+hour.count().top(3, by=lambda result: result.nope)  # error: results have no such field
+orders.top(3, by=lambda order: order.amount)  # error: no windows

@@ -45,3 +45,30 @@ pairs = orders.join(rated, lambda order, rated: (order, rated), before="1m")
 assert_type(pairs, sc.Joined[Order | Rated, tuple[Order, Rated]])
 halves = orders.join(rated, lambda order, rated: (order, rated), before="1m", how="left")
 assert_type(halves, sc.Joined[Order | Rated, tuple[Order, Rated | None]])
+
+# ---- in one window: results of windows, which can be ranked
+hour = orders.window(sc.Tumbling("1h"), name="hour")
+in_hour = hour.join(rated, both, name="in hour")
+assert_type(in_hour, sc.Windowed[str, Order | Rated, float])
+assert_type(in_hour.late, sc.Stream[Order | Rated])
+assert_type(in_hour.map(lambda result: result.value).map(abs), sc.Step[float, float])
+assert_type(hour.join(rated, maybe_right, how="left"), sc.Windowed[str, Order | Rated, float])
+assert_type(hour.join(rated, maybe_left, how="right"), sc.Windowed[str, Order | Rated, str])
+assert_type(hour.join(rated, maybe_any, how="outer"), sc.Windowed[str, Order | Rated, bool])
+
+# ---- as of then
+newest = orders.join_asof(rated, both, tolerance="1h", name="newest")
+assert_type(newest, sc.Joined[Order | Rated, float])
+assert_type(orders.join_asof(rated, both, tolerance=None), sc.Joined[Order | Rated, float])
+assert_type(orders.join_asof(rated, maybe_right, how="left").late, sc.Stream[Order | Rated])
+
+# ---- the best of all keys
+counts = hour.count()
+top = counts.top(3, by=lambda result: result.value, name="top")
+assert_type(top, sc.Stream[sc.WindowResult[None, list[sc.WindowResult[str, int]]]])
+per = counts.top(3, by=lambda result: (result.value, result.key), per=lambda r: len(r.key))
+assert_type(per, sc.Stream[sc.WindowResult[int, list[sc.WindowResult[str, int]]]])
+assert_type(
+    in_hour.top(1, by=lambda result: result.value),
+    sc.Stream[sc.WindowResult[None, list[sc.WindowResult[str, float]]]],
+)
