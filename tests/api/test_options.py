@@ -10,7 +10,7 @@ from streamcp.api.options import ALLOWED, did_you_mean
 
 def test_every_verb_with_options_is_in_the_table() -> None:
     """A verb that takes options and is missing in the table would fail when it is used."""
-    classes = (sc.Job, sc.Stream, sc.KeyedStream)
+    classes = (sc.Job, sc.Stream, sc.KeyedStream, sc.Windowed)
     verbs = {
         name
         for cls in classes
