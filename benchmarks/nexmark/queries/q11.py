@@ -29,16 +29,24 @@ def q11(events: sc.Stream[Event]) -> sc.Stream[Session]:
 
 
 def by_hand(events: Iterable[Event]) -> Iterator[Session]:
-    """A list of start, end and bids per open session; those of a bidder are few."""
+    """Start, end and bids of each open session, in order; most bidders have one."""
     by_bidder: dict[int, list[list[int]]] = {}
-    closed = look = 0
+    look = 0
     for event in events:
         if type(event) is not Bid:
             continue
-        add(by_bidder.setdefault(event.bidder, []), event.time)
-        if event.time > look:  # once in a second of event time
-            closed, look = event.time - OUT_OF_ORDERNESS_MS, event.time + 1000
-            yield from take_closed(by_bidder, closed)
+        time = event.time
+        sessions = by_bidder.setdefault(event.bidder, [])
+        if sessions and sessions[-1][0] <= time < sessions[-1][1]:
+            newest = sessions[-1]
+            if time + GAP > newest[1]:
+                newest[1] = time + GAP
+            newest[2] += 1
+        else:
+            add(sessions, time)
+        if time > look:  # once in a second of event time
+            look = time + 1000
+            yield from take_closed(by_bidder, time - OUT_OF_ORDERNESS_MS)
     yield from take_closed(by_bidder, None)
 
 
@@ -49,6 +57,7 @@ def add(sessions: list[list[int]], time: int) -> None:
         start, end, bids = min(start, other[0]), max(end, other[1]), bids + other[2]
         sessions.remove(other)
     sessions.append([start, end, bids])
+    sessions.sort()
 
 
 def take_closed(by_bidder: dict[int, list[list[int]]], until: int | None) -> Iterator[Session]:
