@@ -1,4 +1,4 @@
-"""Four questions about a year of flights, answered with windows of event time.
+"""Five questions about a year of flights, answered with windows and joins of event time.
 
     streamcp run streamcp.examples.flight_questions
     streamcp run streamcp.examples.flight_questions --limit 30000 --parallelism 2
@@ -10,41 +10,25 @@ are up to a day out of order. Every question writes its own directory of JSON li
 - `daily`: the same by days of New York, of which one has 23 hours and one 25.
 - `tours`: how often does an aircraft leave New York without a pause of a day?
 - `routes`: on which five routes do most flights leave, day by day?
+- `delays`: what was the weather, as last observed, when a flight was due that left an hour late?
 """
 
 from __future__ import annotations
 
-import asyncio
-import csv
-import zipfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from io import TextIOWrapper
 from pathlib import Path
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 import streamcp as sc
-from streamcp.examples.flights import has_left
+from streamcp.examples.flight_sources import Flight, Observation, departures, weather
 from streamcp.examples.nycflights import data_file
 
 NEW_YORK = ZoneInfo("America/New_York")
 DAY = sc.Tumbling("1d", timezone=NEW_YORK.key)
-MINUTE = 60_000
 RouteCount: TypeAlias = sc.WindowResult[tuple[str, str], int]
-
-
-@dataclass(frozen=True, slots=True)
-class Flight:
-    """A flight that left; `due` is when it was to leave, in milliseconds since the epoch, `delay`
-    in minutes. The aircraft is "" where it is not known."""
-
-    aircraft: str
-    origin: str
-    destination: str
-    due: int
-    delay: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,40 +71,18 @@ class RankedRoute:
     flights: int
 
 
-# ---- the flights, in the order in which they left
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """A flight that left an hour late or later, and the weather when it was due (ISO 8601): None if
+    nothing was observed in the three hours before."""
 
-
-def read_flights(path: Path) -> list[Flight]:
-    """Read all flights that left, in that order; the file has its months by their names."""
-    flights = [_flight(row) for row in _rows(path) if has_left(row)]
-    return sorted(flights, key=lambda flight: flight.due + flight.delay * MINUTE)
-
-
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
-        yield from csv.DictReader(TextIOWrapper(file, encoding="utf-8", newline=""))
-
-
-def _flight(row: dict[str, str]) -> Flight:
-    hour = datetime.fromisoformat(row["time_hour"])
-    return Flight(
-        aircraft="" if row["tailnum"] == "NA" else row["tailnum"],
-        origin=row["origin"],
-        destination=row["dest"],
-        due=round(hour.timestamp() * 1000) + int(row["minute"]) * MINUTE,
-        delay=int(row["dep_delay"]),
-    )
-
-
-@sc.source(batches=True)
-async def departures(
-    position: int = 0, *, path: Path, limit: int | None = None
-) -> AsyncIterator[tuple[Sequence[Flight], int]]:
-    """The first `limit` flights; they are read and sorted in a thread."""
-    flights = (await asyncio.to_thread(read_flights, path))[:limit]
-    for start in range(position, len(flights), 1000):
-        batch = flights[start : start + 1000]
-        yield batch, start + len(batch)
+    origin: str
+    destination: str
+    due: str
+    minutes: int
+    observed: str | None
+    temperature: float | None
+    wind: float | None
 
 
 # ---- the questions
@@ -172,25 +134,44 @@ def tours(flights: sc.Stream[Flight]) -> sc.Stream[Tour]:
 
 def routes(flights: sc.Stream[Flight]) -> sc.Stream[RankedRoute]:
     """Tell on which five routes most flights leave, day by day."""
-    counts = (
+    return (
         flights.key_by(lambda flight: (flight.origin, flight.destination))
         .window(DAY, name="routes")
         .count()
-    )
-    # Of two routes with as many flights the one with the later name is before the other.
-    busiest: sc.TopN[RouteCount] = sc.TopN(5, by=lambda count: (count.value, count.key))
-    return (
-        counts.key_by(lambda count: count.start)
-        .window(DAY, name="busiest")
-        .aggregate(busiest)
+        .top(5, by=lambda route: (route.value, route.key), name="busiest")
         .flat_map(ranked)
     )
 
 
-def ranked(day: sc.WindowResult[int, list[RouteCount]]) -> Iterator[RankedRoute]:
+def ranked(day: sc.WindowResult[None, list[RouteCount]]) -> Iterator[RankedRoute]:
     """Give the places of a day."""
     for rank, route in enumerate(day.value, 1):
         yield RankedRoute(date(day.start), rank, *route.key, route.value)
+
+
+def delays(flights: sc.Stream[Flight], observations: sc.Stream[Observation]) -> sc.Stream[Delay]:
+    """Tell the weather when a flight was due that left an hour late or later."""
+    late = flights.filter(lambda flight: flight.delay >= 60, parallelism=1)
+    return late.key_by(lambda flight: flight.origin).join_asof(
+        observations.key_by(lambda observation: observation.airport),
+        in_weather,
+        tolerance="3h",
+        how="left",
+        name="delays",
+    )
+
+
+def in_weather(flight: Flight, last: Observation | None) -> Delay:
+    """Put a flight and the last observation before it together."""
+    return Delay(
+        flight.origin,
+        flight.destination,
+        moment(flight.due),
+        flight.delay,
+        observed=moment(last.time) if last else None,
+        temperature=last.temperature if last else None,
+        wind=last.wind if last else None,
+    )
 
 
 def moment(ms: int) -> str:
@@ -220,9 +201,20 @@ def flight_questions(
         name="departures",
         watermarks=sc.Watermarks(lambda flight: flight.due, out_of_orderness="1d"),
     )
-    for question in (hourly, daily, tours, routes):
-        name = question.__name__
-        question(flights).sink(sc.files.json_lines(out / name), name=f"{name}-answers")
+    observations = job.source(
+        weather(path=data_file("weather.csv")),
+        name="weather",
+        watermarks=sc.Watermarks(lambda observation: observation.time),
+    )
+    answers: dict[str, sc.Stream[object]] = {
+        "hourly": hourly(flights),
+        "daily": daily(flights),
+        "tours": tours(flights),
+        "routes": routes(flights),
+        "delays": delays(flights, observations),
+    }
+    for question, answer in answers.items():
+        answer.sink(sc.files.json_lines(out / question), name=f"{question}-answers")
     return job
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from io import TextIOWrapper
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 
 import streamcp as sc
 from streamcp.examples import flight_questions as example
+from streamcp.examples.flight_sources import read_flights
 from streamcp.examples.nycflights import data_file
 
 EVERY = 16
@@ -43,6 +45,14 @@ class World:
             "WHERE dep_time IS NOT NULL",
             [str(sample)],
         )
+        self.sql.execute(
+            "CREATE TABLE weather AS SELECT *, strptime(time_hour, '%Y-%m-%dT%H:%M:%SZ') AS time "
+            "FROM read_csv(?, nullstr='NA', types={'time_hour': 'VARCHAR'})",
+            [str(data_file("weather.csv"))],
+        )
+
+    def data_file(self, name: str) -> Path:
+        return self.archive if name == "flights.csv.zip" else data_file(name)
 
     def answers(self, question: str) -> list[dict[str, Any]]:
         files = (self.out / question).glob("*.jsonl")
@@ -64,7 +74,7 @@ def _sampled() -> Iterator[str]:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("flights")
     made = World(folder)
-    with mock.patch.object(example, "data_file", return_value=made.archive):
+    with mock.patch.object(example, "data_file", made.data_file):
         job = example.flight_questions(parallelism=2, out=made.out)
     result = job.run(checkpoints=sc.Checkpoints(to=folder / "checkpoints"))
     assert result.outcome == "finished"
@@ -73,7 +83,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def test_flights_are_read_in_the_order_in_which_they_left(world: World) -> None:
-    flights = example.read_flights(world.archive)
+    flights = read_flights(world.archive)
     left = [flight.due + flight.delay * 60_000 for flight in flights]
     due = [flight.due for flight in flights]
 
@@ -137,6 +147,22 @@ def test_busiest_routes_are_what_sql_answers(world: World) -> None:
     """)
     assert sorted(found) == sorted(expected)
     assert len(found) == 365 * 5
+
+
+def test_weather_of_late_flights_is_what_sql_answers(world: World) -> None:
+    found = [tuple(row.values()) for row in world.answers("delays")]
+    expected = world.ask("""
+        SELECT flights.origin, dest, strftime(due, '%Y-%m-%dT%H:%M:%SZ'), dep_delay,
+            CASE WHEN is_near THEN weather.time_hour END,
+            CASE WHEN is_near THEN weather.temp END,
+            CASE WHEN is_near THEN wind_speed END
+        FROM flights ASOF LEFT JOIN weather
+            ON flights.origin = weather.origin AND due >= weather.time,
+            LATERAL (SELECT due - weather.time <= INTERVAL 3 HOUR AS is_near)
+        WHERE dep_delay >= 60
+    """)
+    assert Counter(found) == Counter(expected)
+    assert {observed is None for *_, observed, _, _ in found} == {True, False}
 
 
 def test_parameters_are_options() -> None:
