@@ -106,14 +106,22 @@ def traffic(
 
 def hourly(flights: sc.Stream[Flight]) -> sc.Stream[AirportTraffic]:
     """Tell how late flights leave an airport, hour by hour."""
-    hours = traffic(flights, sc.Tumbling("1h"), "hourly")
-    return hours.map(lambda hour: AirportTraffic(hour.key, moment(hour.start), hour.value))
+    return traffic(flights, sc.Tumbling("1h"), "hourly").map(of_hour)
 
 
 def daily(flights: sc.Stream[Flight]) -> sc.Stream[AirportTraffic]:
     """Tell the same by days of New York."""
-    days = traffic(flights, DAY, "daily")
-    return days.map(lambda day: AirportTraffic(day.key, date(day.start), day.value))
+    return traffic(flights, DAY, "daily").map(of_day)
+
+
+def of_hour(hour: sc.WindowResult[str, Traffic]) -> AirportTraffic:
+    """Name the hour."""
+    return AirportTraffic(hour.key, moment(hour.start), hour.value)
+
+
+def of_day(day: sc.WindowResult[str, Traffic]) -> AirportTraffic:
+    """Name the day."""
+    return AirportTraffic(day.key, date(day.start), day.value)
 
 
 def tours(flights: sc.Stream[Flight]) -> sc.Stream[Tour]:
@@ -128,8 +136,13 @@ def tours(flights: sc.Stream[Flight]) -> sc.Stream[Tour]:
             sc.Last(lambda flight: flight.due),
             into=lambda flights, first, last: (flights, moment(first), moment(last)),
         )
-        .map(lambda tour: Tour(tour.key, *tour.value))
+        .map(tour)
     )
+
+
+def tour(session: sc.WindowResult[str, tuple[int, str, str]]) -> Tour:
+    """Name the aircraft."""
+    return Tour(session.key, *session.value)
 
 
 def routes(flights: sc.Stream[Flight]) -> sc.Stream[RankedRoute]:

@@ -1,15 +1,17 @@
 """The questions about flights, answered by SQL as well.
 
-One flight in sixteen of the whole year, so that both changes of daylight saving time are in it.
+One flight in 32 of the whole year, so that both changes of daylight saving time are in it.
 SQL has the local days from the columns of the data, and knows nothing of time zones.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,10 @@ import streamcp as sc
 from streamcp.examples import flight_questions as example
 from streamcp.examples.flight_sources import read_flights
 from streamcp.examples.nycflights import data_file
+from streamcp.runners.handle import JobHandle
+from tests.recovery.world import run_job
 
-EVERY = 16
+EVERY = 32
 
 
 class World:
@@ -70,16 +74,30 @@ def _sampled() -> Iterator[str]:
                 yield line
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+async def kill_once_something_is_answered(made: World, handle: JobHandle) -> None:
+    while not made.answers("hourly"):
+        await handle.checkpoint()
+        await asyncio.sleep(0.1)
+    raise asyncio.CancelledError
+
+
+@pytest.fixture(scope="module", params=["undisturbed", "killed"])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp("flights")
     made = World(folder)
     with mock.patch.object(example, "data_file", made.data_file):
         job = example.flight_questions(parallelism=2, out=made.out)
-    result = job.run(checkpoints=sc.Checkpoints(to=folder / "checkpoints"))
-    assert result.outcome == "finished"
-    yield made
-    made.sql.close()
+    checkpoints = sc.Checkpoints(to=folder / "checkpoints", mode="unaligned")
+    killed = request.param == "killed"
+    if killed:
+        kill = partial(kill_once_something_is_answered, made)
+        assert run_job(job, checkpoints=checkpoints, use=kill) is None
+    before = len(made.answers("hourly"))
+    result = run_job(job, checkpoints=checkpoints)
+    assert result is not None
+    assert (result.restored_from is not None) == killed
+    assert (0 < before < len(made.answers("hourly"))) == killed
+    return made
 
 
 def test_flights_are_read_in_the_order_in_which_they_left(world: World) -> None:
@@ -101,7 +119,7 @@ def test_hourly_traffic_is_what_sql_answers(world: World) -> None:
         "FROM flights GROUP BY origin, time_hour"
     )
     assert sorted(found) == sorted(expected)
-    assert len(found) > 10_000
+    assert len(found) > 5000
 
 
 def test_daily_traffic_is_what_sql_answers(world: World) -> None:
