@@ -213,6 +213,18 @@ async def ratio(
 
     The clock is judged. The processor's time tells what other processes have to do with it."""
     pairs = await paired(lambda: timed(lambda: floor(n)), lambda: timed(lambda: subject(n)), rounds)
+    return ratio_rows(name, pairs, n, target, of_cost=of_cost)
+
+
+def ratio_rows(
+    name: str,
+    pairs: Sequence[tuple[Seconds, Seconds]],
+    n: int,
+    target: Target | None = None,
+    *,
+    of_cost: bool = False,
+) -> list[Row]:
+    """The ratios of floor and subject over `n` records, by the clock and of processor time."""
 
     def row(name: str, figure: Callable[[Seconds], float], target: Target | None) -> Row:
         both = [(figure(a), figure(b)) for a, b in pairs]

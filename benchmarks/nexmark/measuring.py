@@ -13,13 +13,14 @@ import statistics
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
 import streamcp as sc
 from benchmarks.harness import Benchmark, Row, Run, Suite, check, median_row, paired, timed
+from benchmarks.micro import ratio_rows
 from benchmarks.nexmark.answers import Answers, difference
 from benchmarks.nexmark.generator import Auctioneering, events
 from benchmarks.nexmark.jobs import job, results, results_in_virtual_time, shared_out
@@ -70,50 +71,39 @@ async def generator(run: Run[Sizes]) -> Sequence[Row]:
 
 async def measure(query: Query[Any], run: Run[Sizes]) -> Sequence[Row]:
     """One query: are the results right, and how long do they take?"""
-    found = made(run.sizes.events, run.seed)
+    name, count, found = query.name, run.sizes.events, made(run.sizes.events, run.seed)
     run.say("compared with SQL")
     rows = await compared(query, run)
     run.say("measured")
+    checkpoints: list[int] = []
 
     async def loop() -> None:
         deque(query.by_hand(found), maxlen=0)
 
     async def subject() -> None:
-        await run_discarding(query, found, run.sizes)
+        checkpoints.append(await run_discarding(query, found, run.sizes))
 
     pairs = await paired(lambda: timed(loop), lambda: timed(subject), run.sizes.rounds)
-    count = run.sizes.events
+    taken = f"{statistics.median(checkpoints):g} checkpoints" if run.sizes.checkpoints else ""
+    loops, jobs = ([count / one.clock for one in ones] for ones in zip(*pairs, strict=True))
     return [
         *rows,
-        median_row(f"{query.name}: job", [count / of_job.clock for _, of_job in pairs], "/s"),
-        median_row(f"{query.name}: loop", [count / of_loop.clock for of_loop, _ in pairs], "/s"),
-        _ratio(query, pairs, count, lambda seconds: seconds.clock, "job / loop"),
-        _ratio(
-            query, pairs, count, lambda seconds: seconds.processor, "job / loop, of processor time"
-        ),
+        median_row(f"{name}: job", jobs, "/s", detail=taken),
+        median_row(f"{name}: loop", loops, "/s"),
+        *ratio_rows(f"{name}: job / loop", pairs, count),
     ]
 
 
-def _ratio(
-    query: Query[Any], pairs: Any, count: int, figure: Callable[[Any], float], name: str
-) -> Row:
-    both = [(figure(of_loop), figure(of_job)) for of_loop, of_job in pairs]
-    loop, subject = (statistics.median(times) / count * 1e9 for times in zip(*both, strict=True))
-    detail = f"{loop:,.0f} ns → {subject:,.0f} ns per event, {count:,} events"
-    return median_row(f"{query.name}: {name}", [a / b for a, b in both], "×", detail=detail)
-
-
-async def run_discarding(query: Query[Any], found: Sequence[Event], sizes: Sizes) -> None:
-    """Run a query's whole job, and drop what it emits."""
-    source = shared_out(found, sizes.parallelism)
+async def run_discarding(query: Query[Any], found: Sequence[Event], sizes: Sizes) -> int:
+    """Run a query's whole job, drop what it emits, and return how many checkpoints were taken."""
+    source, p = shared_out(found, sizes.parallelism), sizes.parallelism
+    if sizes.checkpoints is None:
+        result = await job(query, source, sc.discard, parallelism=p).run_async()
+        return result.completed_checkpoints
     with tempfile.TemporaryDirectory() as folder:
-        checkpoints = (
-            sc.Checkpoints(to=folder, every=sizes.checkpoints) if sizes.checkpoints else None
-        )
-        described = job(
-            query, source, sc.discard, parallelism=sizes.parallelism, checkpoints=checkpoints
-        )
-        await described.run_async()
+        checkpoints = sc.Checkpoints(to=folder, every=sizes.checkpoints)
+        taking = job(query, source, sc.discard, parallelism=p, checkpoints=checkpoints)
+        return (await taking.run_async()).completed_checkpoints
 
 
 async def compared(query: Query[Any], run: Run[Sizes]) -> list[Row]:
