@@ -16,7 +16,8 @@ from streamcp.runners.view import JobView, StepView, TaskView
 SHARES_BAR, QUEUE_BAR = 6, 5
 SHORTEST_NAME = 8
 SHOWN_CHECKPOINTS = 8
-_BUSY, _WAITING, _BACKPRESSURED = "green", "bright_black", "red"
+_BUSY, _WAITING, _BACKPRESSURED, _ALIGNING = "green", "bright_black", "red", "magenta"
+_STYLES = (_BUSY, _WAITING, _BACKPRESSURED, _ALIGNING)
 
 
 def step_table(before: JobView, now: JobView) -> Table:
@@ -65,25 +66,28 @@ def _task_name(task: TaskView) -> Text:
 
 
 def _shares(old: TaskView, new: TaskView, seconds: float) -> Text:
-    """A bar of three colours, and the shares in percent; what is not known yet is left empty."""
+    """A bar of four colours, and the shares in percent; what is not known yet is left empty. Of a
+    source that waits for others of its group only that is said: it is what there is to know."""
     if new.finished:
         return Text("finished", style="dim")
     deltas = [
         max(0.0, getattr(new, name) - getattr(old, name))
-        for name in ("busy", "idle", "backpressured")
+        for name in ("busy", "idle", "backpressured", "aligning")
     ]
     whole = max(seconds, sum(deltas))
     if whole <= 0:
         return Text()
     bar, filled, so_far = Text(), 0, 0.0
-    for delta, style in zip(deltas, (_BUSY, _WAITING, _BACKPRESSURED), strict=True):
+    for delta, style in zip(deltas, _STYLES, strict=True):
         so_far += delta
         end = round(SHARES_BAR * so_far / whole)
         bar.append("█" * (end - filled), style=style)
         filled = end
     bar.append("·" * (SHARES_BAR - filled), style="dim")
-    percents = "/".join(f"{100 * delta / whole:.0f}" for delta in deltas)
-    return bar.append(f" {percents}")
+    *shares, aligning = (f"{100 * delta / whole:.0f}" for delta in deltas)
+    if aligning != "0":
+        return bar.append(f" align {aligning}", style=_ALIGNING)
+    return bar.append(f" {'/'.join(shares)}")
 
 
 def _queue(task: TaskView) -> Text:

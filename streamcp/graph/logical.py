@@ -125,6 +125,12 @@ class LogicalGraph:
     nodes: list[Node] = field(default_factory=list)
 
 
+def told(node: Node) -> str:
+    """`jobs.py:12: map 'fx'`."""
+    named = f" {node.name!r}" if node.name is not None else ""
+    return f"{node.verb}{named} ({node.place})"
+
+
 def _verb(class_name: str) -> str:
     """`FlatMapStep` to `flat_map`."""
     stem = class_name.removesuffix("Step")

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streamcp.errors import BuildError
-from streamcp.graph.logical import Connection, Forward, LogicalGraph, Node
+from streamcp.graph.logical import Connection, Forward, LogicalGraph, Node, told
 from streamcp.graph.physical import effective_parallelism, reachable
+from streamcp.graph.time_problems import find_time_problems
 from streamcp.operators.steps import (
     BatchStep,
     BroadcastStep,
@@ -23,7 +24,6 @@ from streamcp.operators.steps import (
     ScanStep,
     SinkStep,
     SourceStep,
-    WindowStep,
 )
 
 _STATEFUL = (BatchStep, ReduceStep, ScanStep, CountStep, ProcessStep, BroadcastStep)
@@ -61,10 +61,7 @@ def find_problems(graph: LogicalGraph, *, checkpoints: bool) -> Iterator[str]:
     yield from _parallelism(graph)
     yield from _errors(graph)
     yield from _loops(graph)
-    yield from _half_timed(graph)
-    yield from _timed_batches(graph)
-    yield from _untimed_machines(graph)
-    yield from _untimed_ttl(graph)
+    yield from find_time_problems(graph)
 
 
 def _ends(graph: LogicalGraph) -> Iterator[str]:
@@ -81,7 +78,7 @@ def _exactly_once_sinks(graph: LogicalGraph) -> Iterator[str]:
     ]
     if sinks:
         yield (
-            f"{', '.join(map(_told, sinks))}: an exactly-once sink cannot keep its promise in "
+            f"{', '.join(map(told, sinks))}: an exactly-once sink cannot keep its promise in "
             'Checkpoints(mode="at_least_once"), where records are processed again after a '
             "restore; choose another mode, or a sink that only writes: a coroutine function of "
             "the records"
@@ -97,16 +94,16 @@ def _journaled(graph: LogicalGraph, *, checkpoints: bool) -> Iterator[str]:
     ]
     if not steps:
         return
-    told = ", ".join(map(_told, steps))
+    named = ", ".join(map(told, steps))
     if checkpoints:
         yield (
-            f'{told}: journal=True cannot keep its promise in Checkpoints(mode="at_least_once"), '
+            f'{named}: journal=True cannot keep its promise in Checkpoints(mode="at_least_once"), '
             "where records are processed, and their calls made, again after a restore; choose "
             "another mode, or leave journal= out"
         )
     else:
         yield (
-            f"{told}: journal=True needs checkpoints, which say from where a job goes on and when "
+            f"{named}: journal=True needs checkpoints, which say from where a job goes on and when "
             'an answer is needed no more; give the job checkpoints=sc.Checkpoints(to="…") '
             "(--checkpoints DIR), or leave journal= out"
         )
@@ -118,7 +115,7 @@ def _foreign_inputs(graph: LogicalGraph) -> Iterator[str]:
         for connection in node.inputs:
             if id(connection.node) not in own:
                 yield (
-                    f"{_told(node)} reads {_told(connection.node)}, which belongs to another job; "
+                    f"{told(node)} reads {told(connection.node)}, which belongs to another job; "
                     "only streams of one job can be joined"
                 )
 
@@ -129,7 +126,7 @@ def _same_names(graph: LogicalGraph) -> Iterator[str]:
         earlier = first.setdefault(node.label, node)
         if earlier is not node:
             yield (
-                f"{_told(node)} has the same name as {_told(earlier)}; names are unique in a job"
+                f"{told(node)} has the same name as {told(earlier)}; names are unique in a job"
                 + _notebook_hint(node)
             )
 
@@ -146,7 +143,7 @@ def _unnamed(graph: LogicalGraph) -> Iterator[str]:
         if node.name is None and reason is not None:
             name = _free_name(node, taken)
             yield (
-                f"{_told(node)} needs a name, because {reason} in a checkpoint: write "
+                f"{told(node)} needs a name, because {reason} in a checkpoint: write "
                 f'{node.verb}(…, name="{name}")'
             )
 
@@ -180,63 +177,12 @@ def _free_name(node: Node, taken: set[str]) -> str:
     return name
 
 
-def _timed_batches(graph: LogicalGraph) -> Iterator[str]:
-    """A watermark may not pass the records of an open batch, nor wait for it as long as it waits
-    for more."""
-    for node in graph.nodes:
-        if node.timed and isinstance(node.spec, BatchStep):
-            yield (
-                f"{_told(node)} makes batches of records with timestamps, which is not offered; "
-                "collect them in the state of a keyed process, or leave watermarks= of the source "
-                "out"
-            )
-
-
-def _half_timed(graph: LogicalGraph) -> Iterator[str]:
-    """Records with and without timestamps cannot be put into one stream."""
-    for node in graph.nodes:
-        inputs = [one.node for one in node.inputs if not one.beside and not one.back]
-        without = [one for one in inputs if not one.timed]
-        if node.timed and without:
-            timed = next(one for one in inputs if one.timed)
-            yield (
-                f"{_told(node)} reads {_told(timed)}, whose records have timestamps, and "
-                f"{_told(without[0])}, whose records have none; give the source of the latter "
-                "watermarks=sc.Watermarks(...) as well"
-            )
-
-
-def _untimed_machines(graph: LogicalGraph) -> Iterator[str]:
-    for node in graph.nodes:
-        if _needs_time(node) and not node.timed:
-            yield (
-                f"{_told(node)} needs event time, and its records have no timestamps; give the "
-                "source watermarks=sc.Watermarks(lambda record: record.ts)"
-            )
-
-
-def _needs_time(node: Node) -> bool:
-    spec = node.spec
-    return spec.needs_time if isinstance(spec, WindowStep) else isinstance(spec, MachineStep)
-
-
-def _untimed_ttl(graph: LogicalGraph) -> Iterator[str]:
-    for node in graph.nodes:
-        ttl = node.spec.ttl if isinstance(node.spec, ProcessStep) else None
-        if ttl is not None and ttl.in_event_time(timed=node.timed) and not node.timed:
-            yield (
-                f"{_told(node)} has a ttl in event time, and its records have no timestamps; give "
-                "the source watermarks=sc.Watermarks(lambda record: record.ts), or write "
-                'Ttl(..., clock="processing")'
-            )
-
-
 def _parallelism(graph: LogicalGraph) -> Iterator[str]:
     for node in graph.nodes:
         subtasks = effective_parallelism(graph, node)
         if isinstance(node.spec, SourceStep) and node.spec.source.splits is None and subtasks > 1:
             yield (
-                f"{_told(node)} has parallelism {subtasks}, but the source "
+                f"{told(node)} has parallelism {subtasks}, but the source "
                 f"{node.spec.source.name} has no splits to divide; write @source(splits=...), or "
                 "leave parallelism= out"
             )
@@ -249,7 +195,7 @@ def _forward_between_different(graph: LogicalGraph, node: Node) -> Iterator[str]
         theirs = effective_parallelism(graph, connection.node)
         if isinstance(connection.exchange, Forward) and theirs != own:
             yield (
-                f"{_told(node)} has parallelism {own}, its {_end(connection)} has "
+                f"{told(node)} has parallelism {own}, its {_end(connection)} has "
                 f"{theirs}; say how the records are divided: .rebalance() or .key_by(...) between "
                 "them, or the same parallelism" + _sink_hint(node)
             )
@@ -257,7 +203,7 @@ def _forward_between_different(graph: LogicalGraph, node: Node) -> Iterator[str]
 
 def _end(connection: Connection) -> str:
     word = "feedback" if connection.back else "input"
-    return f"{word} {_told(connection.node)}"
+    return f"{word} {told(connection.node)}"
 
 
 def _sink_hint(node: Node) -> str:
@@ -277,11 +223,11 @@ def _errors(graph: LogicalGraph) -> Iterator[str]:
         diverts = getattr(node.spec, "on_error", None) == "divert"
         if diverts and id(node) not in read:
             yield (
-                f"{_told(node)} diverts its errors, but nobody reads them: give its .errors a "
+                f"{told(node)} diverts its errors, but nobody reads them: give its .errors a "
                 'sink, or write on_error="drop"'
             )
         if not diverts and id(node) in read:
-            yield f'{_told(node)} does not divert, but its .errors is read: write on_error="divert"'
+            yield f'{told(node)} does not divert, but its .errors is read: write on_error="divert"'
 
 
 def _loops(graph: LogicalGraph) -> Iterator[str]:
@@ -299,7 +245,7 @@ def _loops(graph: LogicalGraph) -> Iterator[str]:
             yield from _members(head, inside & leading_back)
             if not any(isinstance(node.spec, _ENDS) for node in inside):
                 yield (
-                    f"{_told(head)}: nothing that leaves the loop is read: give what it returns "
+                    f"{told(head)}: nothing that leaves the loop is read: give what it returns "
                     "a .sink(...) or .for_each(...)"
                 )
 
@@ -309,7 +255,7 @@ def _loops_of_overlapping(graph: LogicalGraph) -> Iterator[str]:
     loops = [node for node in graph.nodes if isinstance(node.spec, IterateStep)]
     if loops:
         yield (
-            f"{', '.join(map(_told, loops))}: a barrier goes round in a loop before the next one "
+            f"{', '.join(map(told, loops))}: a barrier goes round in a loop before the next one "
             "may come; leave Checkpoints(max_concurrent=) at 1"
         )
 
@@ -320,12 +266,12 @@ def _feedback(head: Node, inside: set[Node]) -> Iterator[str]:
             continue
         if connection.node is head:
             yield (
-                f"{_told(head)} feeds back its own stream, so every record would go round for "
+                f"{told(head)} feeds back its own stream, so every record would go round for "
                 "ever: feed back what a step of the body lets through"
             )
         elif connection.node not in inside:
             yield (
-                f"{_told(head)} feeds back {_told(connection.node)}, which does not read the "
+                f"{told(head)} feeds back {told(connection.node)}, which does not read the "
                 "loop's stream; to merge it in, write .union(...) before .iterate(...)"
             )
 
@@ -334,18 +280,12 @@ def _members(head: Node, members: set[Node]) -> Iterator[str]:
     for node in sorted(members - {head}, key=lambda node: node.number):
         if isinstance(node.spec, IterateStep) and node.number > head.number:
             yield (
-                f"{_told(node)} is a loop inside the loop {_told(head)}, which cannot be told "
+                f"{told(node)} is a loop inside the loop {told(head)}, which cannot be told "
                 "when it ends: let one loop do the work of both, with a field of the record that "
                 "says which"
             )
         if isinstance(node.spec, SinkStep):
             yield (
-                f"{_told(head)} feeds back the errors of {_told(node)}: a sink cannot be part of "
+                f"{told(head)} feeds back the errors of {told(node)}: a sink cannot be part of "
                 'a loop; let a step with on_error="divert" before it find the records to repeat'
             )
-
-
-def _told(node: Node) -> str:
-    """`jobs.py:12: map 'fx'`."""
-    named = f" {node.name!r}" if node.name is not None else ""
-    return f"{node.verb}{named} ({node.place})"

@@ -52,11 +52,24 @@ class Watermarks(Generic[T_contra]):
     - `idle_after`: a split without records for so long no longer holds the others back.
     - `max_ahead`: a record whose timestamp is further ahead of the clock is taken out: it moves no
       watermark, so that one wrong clock does not make everything else late.
+    - `align`: the name of a group of sources that keep together: a split whose watermark is more
+      than `max_drift` ahead of the slowest one of the group is not read until that has caught up.
+      Splits that are idle or have ended are not waited for.
 
     Raises SettingsError for durations that are none, and for what cannot be called.
     """
 
-    __slots__ = ("_observer", "_warned", "generator", "idle_after", "lag", "max_ahead", "timestamp")
+    __slots__ = (
+        "_observer",
+        "_warned",
+        "align",
+        "generator",
+        "idle_after",
+        "lag",
+        "max_ahead",
+        "max_drift",
+        "timestamp",
+    )
 
     def __init__(
         self,
@@ -65,6 +78,8 @@ class Watermarks(Generic[T_contra]):
         out_of_orderness: Duration = "0s",
         idle_after: Duration | None = None,
         max_ahead: Duration | None = None,
+        align: str | None = None,
+        max_drift: Duration | None = None,
     ) -> None:
         _check_callable("timestamp", timestamp, "lambda record: record.ts")
         self.timestamp = timestamp
@@ -72,6 +87,7 @@ class Watermarks(Generic[T_contra]):
         self.lag = _milliseconds("out_of_orderness", out_of_orderness) + 1
         self.idle_after = None if idle_after is None else _seconds("idle_after", idle_after)
         self.max_ahead = None if max_ahead is None else _milliseconds("max_ahead", max_ahead)
+        self.align, self.max_drift = _checked_group(align, max_drift)
         self.generator: Callable[[], WatermarkGenerator[T_contra]] | None = None
         self._observer: Callable[[T_contra, int], Timestamp | None] | None = None
         self._warned = False
@@ -84,11 +100,19 @@ class Watermarks(Generic[T_contra]):
         *,
         idle_after: Duration | None = None,
         max_ahead: Duration | None = None,
+        align: str | None = None,
+        max_drift: Duration | None = None,
     ) -> Watermarks[T]:
         """Let marked records tell the watermark: `watermark(record, timestamp)` returns the one
         that holds behind the record, or None where it tells none."""
         _check_callable("watermark", watermark, "lambda record, timestamp: record.mark")
-        made = Watermarks(timestamp, idle_after=idle_after, max_ahead=max_ahead)
+        made = Watermarks(
+            timestamp,
+            idle_after=idle_after,
+            max_ahead=max_ahead,
+            align=align,
+            max_drift=max_drift,
+        )
         made._observer = watermark
         return made
 
@@ -100,12 +124,20 @@ class Watermarks(Generic[T_contra]):
         *,
         idle_after: Duration | None = None,
         max_ahead: Duration | None = None,
+        align: str | None = None,
+        max_drift: Duration | None = None,
     ) -> Watermarks[T]:
         """Let an object find the watermarks: `generator` makes a fresh one for each split.
 
         Calls it once, to see that it can be made and has `observe`."""
         _check_generator(generator)
-        made = Watermarks(timestamp, idle_after=idle_after, max_ahead=max_ahead)
+        made = Watermarks(
+            timestamp,
+            idle_after=idle_after,
+            max_ahead=max_ahead,
+            align=align,
+            max_drift=max_drift,
+        )
         made.generator = generator
         return made
 
@@ -279,6 +311,18 @@ def _check_generator(generator: Any) -> None:
             f"Watermarks.custom(generator=...) made a {type(fresh).__name__} without observe; "
             f"write {example}"
         )
+
+
+def _checked_group(align: object, max_drift: Duration | None) -> tuple[str | None, int]:
+    """The group's name, and the drift in milliseconds."""
+    if align is None and max_drift is None:
+        return None, 0
+    if not isinstance(align, str) or not align or max_drift is None:
+        raise SettingsError(
+            f"Watermarks(align={align!r}, max_drift={max_drift!r}): write both, the name of the "
+            'group and how far a source may be ahead of its slowest: align="clicks", max_drift="1m"'
+        )
+    return align, _milliseconds("max_drift", max_drift)
 
 
 def _seconds(argument: str, duration: Duration) -> float:

@@ -18,7 +18,7 @@ from streamcp.checkpoint.snapshot import (
     SectionHandle,
     SectionKind,
 )
-from streamcp.elements import Batch, EndOfInput
+from streamcp.elements import Batch
 from streamcp.errors import RestoreRefused
 from streamcp.graph.logical import HashByKey
 from streamcp.graph.physical import EdgePlan, PhysicalPlan
@@ -285,10 +285,7 @@ class _Placing:
                 continue
             if self._assignment.was_finished(subtask.id):
                 finished.add(subtask.id)
-                subtask.finished = True
-                subtask.ended = True
-                for channel in subtask.output.channels:
-                    channel.push(EndOfInput())
+                subtask.stay_finished()
 
 
 def _key_of(edge: EdgePlan) -> KeyOf:

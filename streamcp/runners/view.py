@@ -30,6 +30,7 @@ class StepView:
 @dataclass(frozen=True, slots=True)
 class TaskView:
     """A task: seconds since the attempt began, the mean of its subtasks; records of all of them.
+    `aligning` are those in which a source waited for the others of its `align=` group.
 
     `queued` of `capacity` records lie in its input channels; a back edge has no capacity, and
     counts for neither."""
@@ -39,6 +40,7 @@ class TaskView:
     busy: float
     idle: float
     backpressured: float
+    aligning: float
     records_in: int
     queued: int
     capacity: int
@@ -82,6 +84,7 @@ def task_views(plan: PhysicalPlan, subtasks: Sequence[Subtask], now: float) -> t
                 busy=sum(time["busy"] for time in times) / count,
                 idle=sum(time["idle"] for time in times) / count,
                 backpressured=sum(time["backpressured"] for time in times) / count,
+                aligning=sum(time["aligning"] for time in times) / count,
                 records_in=sum(subtask.meter.records_in for subtask in own),
                 queued=sum(channel.occupied for channel in channels),
                 capacity=sum(channel.capacity for channel in channels),

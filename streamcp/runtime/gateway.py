@@ -16,6 +16,7 @@ from streamcp.observability.events import Event
 from streamcp.operators.steps import Opener
 from streamcp.runtime.blocking import BlockingNotices
 from streamcp.runtime.call_ids import StepCallIds
+from streamcp.runtime.drift import DriftGroup
 from streamcp.runtime.journal import Journal
 from streamcp.runtime.strictness import Lenient
 from streamcp.runtime.throttle import StepLimits
@@ -98,6 +99,7 @@ class TaskContext:
     blocking: BlockingNotices = field(init=False)
     _call_ids: dict[str, StepCallIds] = field(init=False, default_factory=dict)
     _limits: dict[str, StepLimits] = field(init=False, default_factory=dict)
+    _drift_groups: dict[str, DriftGroup] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Nothing was noticed so far."""
@@ -125,6 +127,10 @@ class TaskContext:
             answered = () if self.journal is None else self.journal.numbers_of(step)
             self._call_ids[step] = StepCallIds(self.job, step, self.life, answered)
         return self._call_ids[step]
+
+    def drift_group(self, name: str) -> DriftGroup:
+        """The sources that keep together under a name."""
+        return self._drift_groups.setdefault(name, DriftGroup())
 
     def chances(self, subtask: SubtaskId) -> Callable[[], float]:
         """Make what draws the chances of a subtask, from 0 to 1: the same ones in the same attempt

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-Waiting: TypeAlias = Literal["idle", "backpressured", "busy"]
-"""What a wait is for: input, room in the outputs, or calls that are being made."""
+Waiting: TypeAlias = Literal["idle", "backpressured", "busy", "aligning"]
+"""What a wait is for: input, room in the outputs, calls that are being made, or the event time of
+the sources that a source keeps together with."""
 
 
 class StepMeter:
@@ -23,16 +24,18 @@ class StepMeter:
 class TaskMeter:
     """Where one subtask's time goes, in seconds; and its records.
 
-    `busy` working, `idle` waiting for input, `backpressured` waiting for room in its outputs.
-    A wait is counted as it ends; `upto` counts one under way as well, so that a task that is
-    stuck shows it."""
+    `busy` working, `idle` waiting for input, `backpressured` waiting for room in its outputs,
+    `aligning` (a source) waiting for the others of its group to catch up in event time. A wait is
+    counted as it ends; `upto` counts one under way as well, so that a task that is stuck shows
+    it."""
 
-    __slots__ = ("_since", "_waiting", "backpressured", "busy", "idle", "records_in")
+    __slots__ = ("_since", "_waiting", "aligning", "backpressured", "busy", "idle", "records_in")
 
     def __init__(self) -> None:
         self.busy = 0.0
         self.idle = 0.0
         self.backpressured = 0.0
+        self.aligning = 0.0
         self.records_in = 0
         self._waiting: Waiting = "idle"
         self._since: float | None = None
@@ -46,12 +49,7 @@ class TaskMeter:
         if self._since is None:
             return
         waited, self._since = now - self._since, None
-        if self._waiting == "busy":
-            self.busy += waited
-        elif self._waiting == "idle":
-            self.idle += waited
-        else:
-            self.backpressured += waited
+        setattr(self, self._waiting, getattr(self, self._waiting) + waited)
 
     def upto(self, now: float) -> dict[Waiting, float]:
         """The seconds of each kind until `now`."""
@@ -59,6 +57,7 @@ class TaskMeter:
             "busy": self.busy,
             "idle": self.idle,
             "backpressured": self.backpressured,
+            "aligning": self.aligning,
         }
         if self._since is not None:
             seconds[self._waiting] += now - self._since

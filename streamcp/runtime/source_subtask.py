@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
@@ -18,128 +18,25 @@ from streamcp.channel.input_watermarks import InputWatermarks
 from streamcp.checkpoint.snapshot import SectionKind
 from streamcp.elements import Batch
 from streamcp.errors import StepFailed
-from streamcp.operators.sources import Source
 from streamcp.operators.steps import SourceStep
 from streamcp.operators.watermarks import Stamper
 from streamcp.runtime.blocking import BLOCKING, COROUTINE
 from streamcp.runtime.calling import describe, failure_of
+from streamcp.runtime.drift import DriftMember
+from streamcp.runtime.meters import Waiting
+from streamcp.runtime.readers import Reader
 from streamcp.runtime.snapshots import CapturedSection, Freezing
 from streamcp.runtime.stepping import Stepping
 from streamcp.runtime.subtask import BUFFER_TIMEOUT, Subtask
 from streamcp.serialization.captured import Captured
-from streamcp.serialization.immutable import is_deeply_immutable
-from streamcp.serialization.serializer import Serializer
 
 _logger = logging.getLogger(__name__)
 
-_UNCHANGING = (range, tuple)
 # A batch of so many records is worked off before the next one is asked for.
 _ENOUGH = 256
 
 # A user's generator may close a connection; a job that stops does not wait longer than this.
 CLOSING_TIME = 5.0
-
-
-class FrozenPosition:
-    """A position that its generator may change: kept as bytes (rule P6)."""
-
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-
-class Reader:
-    """Reads one split, or the whole of an undivided source (`split` None).
-
-    `position` is the one after the last record that was taken over, `collected_position` the one
-    after what is `collected`. `stamper` finds the timestamps, if there are any; `active_at` is when
-    there was last a record, or no room for one."""
-
-    __slots__ = (
-        "_open",
-        "_serializer",
-        "active_at",
-        "collected",
-        "collected_position",
-        "ended",
-        "generator",
-        "number",
-        "position",
-        "split",
-        "stamper",
-        "step",
-        "taken_over",
-    )
-
-    def __init__(
-        self,
-        source: Source[Any],
-        split: Any,
-        step: str,
-        serializer: Serializer,
-        stamper: Stamper[Any] | None,
-    ) -> None:
-        self.split = split
-        self.stamper = stamper
-        self.number = 0
-        self.active_at = 0.0
-        self.step = step
-        self.position: Any = source.start
-        self.collected: Sequence[Any] = ()
-        self.collected_position: Any = source.start
-        self.ended = False
-        self.generator: AsyncIterator[tuple[Any, Any]] | None = None
-        self.taken_over = asyncio.Event()
-        self._serializer = serializer
-        self._open: Callable[[Any], AsyncIterator[tuple[Any, Any]]] = (
-            source.open if split is None else lambda at: source.open_split(split, at)
-        )
-
-    def begin(self) -> AsyncIterator[tuple[Any, Any]]:
-        """Open the generator at the position, once."""
-        if self.generator is None:
-            self.collected_position = self.position
-            self.generator = self._open(self.thawed_position())
-        return self.generator
-
-    def thawed_position(self) -> Any:
-        """The position as the generator yielded it."""
-        if isinstance(self.position, FrozenPosition):
-            return self._serializer.loads(self.position.data)
-        return self.position
-
-    def collect(self, record: Any) -> None:
-        """Add a record to what is collected."""
-        if type(self.collected) is not list:
-            self.collected = list(self.collected)
-        self.collected.append(record)
-
-    def collect_batch(self, records: Sequence[Any]) -> None:
-        """Add records. A list is copied, since the generator may go on using it; what cannot
-        change is taken as it is, so that a range is never spelled out."""
-        if not self.collected and type(records) in _UNCHANGING:
-            self.collected = records
-        else:
-            self.collected = [*self.collected, *records]
-
-    def keep(self, position: Any) -> None:
-        """Remember the position after what was collected; freeze it if it could be changed."""
-        if not is_deeply_immutable(position):
-            position = FrozenPosition(self._serializer.dumps(position, step=self.step))
-        self.collected_position = position
-
-    def end(self) -> None:
-        """Read no more; what was only collected counts as unread."""
-        self.ended = True
-        self.collected, self.collected_position = (), self.position
-
-    def take_over(self) -> Sequence[Any]:
-        """Hand the collected records over: from now on they are read."""
-        records, self.collected = self.collected, ()
-        self.position = self.collected_position
-        self.taken_over.set()
-        return records
 
 
 class SourceSubtask(Subtask):
@@ -172,12 +69,21 @@ class SourceSubtask(Subtask):
         """Read these splits, from the start."""
         step, serializer = self._node.label, self.context.serializer
         self.readers = [
-            Reader(self._source, split, step, serializer, self._new_stamper(step))
+            Reader(
+                self._source, split, step, serializer, self._new_stamper(step), self._new_member()
+            )
             for split in splits
         ]
 
     def _new_stamper(self, step: str) -> Stamper[Any] | None:
         return None if self._watermarks is None else self._watermarks.stamper(step)
+
+    def _new_member(self) -> DriftMember | None:
+        """Before anything is read: whoever is fast must know whom to wait for."""
+        marks = self._watermarks
+        if marks is None or marks.align is None:
+            return None
+        return self.context.drift_group(marks.align).join(marks.max_drift, self.wakeup.set)
 
     # ---- snapshot
 
@@ -198,7 +104,7 @@ class SourceSubtask(Subtask):
 
     def _stored_position(self, reader: Reader) -> tuple[Any, ...]:
         """What is stored of a split: with event time also what is known of it there."""
-        ended = self._draining or (reader.ended and not reader.collected)
+        ended = self._draining or reader.has_ended
         stored = reader.split, reader.thawed_position(), ended
         return stored if reader.stamper is None else (*stored, reader.stamper.snapshot())
 
@@ -289,6 +195,12 @@ class SourceSubtask(Subtask):
             await self._close()
         self.finish()
 
+    def stay_finished(self) -> None:
+        """Its splits hold nobody back."""
+        super().stay_finished()
+        for reader in self.readers:
+            self._tell_drift(reader)
+
     def drain(self) -> None:
         """Read no more, as if every split had its end where it was taken over (rule P33).
 
@@ -336,7 +248,12 @@ class SourceSubtask(Subtask):
             await self._work_off_rest()
             if reader.ended:
                 return
-            await self._collect(reader, min(self.slices.records, self.output.room), before_wait)
+            if reader.is_ahead:
+                self._announce_now()
+                await self.wait("aligning")
+                continue
+            limit = min(self._most(reader), self.output.room)
+            await self._collect(reader, limit, before_wait)
             self.meter.end(self.context.clock.monotonic())
             if not self.held:
                 self._take_over(reader)
@@ -349,7 +266,8 @@ class SourceSubtask(Subtask):
                     group.create_task(self._keep_collecting(reader), name=f"read {self.id}")
             while True:
                 await self._work_off_rest()
-                reader_ready = next((r for r in self.readers if r.collected), None)
+                ready = (r for r in self.readers if r.collected and not self._must_wait(r))
+                reader_ready = next(ready, None)
                 if reader_ready is not None:
                     # It goes to the end: the others are served first the next time.
                     self.readers.remove(reader_ready)
@@ -360,15 +278,30 @@ class SourceSubtask(Subtask):
                 elif self._announce() and self.output.writable:
                     continue
                 else:
-                    await self.wait("idle", timeout=self._until_timer_or_idle())
+                    waits = any(reader.must_wait for reader in self.readers)
+                    waiting: Waiting = "aligning" if waits else "idle"
+                    await self.wait(waiting, timeout=self._until_timer_or_idle())
 
     async def _keep_collecting(self, reader: Reader) -> None:
         while not reader.ended:
-            await self._collect(reader, self.slices.records, self.wakeup.set)
+            await self._collect(reader, self._most(reader), self.wakeup.set)
             self.wakeup.set()
             while reader.collected:
                 reader.taken_over.clear()
                 await reader.taken_over.wait()
+
+    def _most(self, reader: Reader) -> int:
+        """How many records are read in a row: of a source that keeps together with others so few
+        that it does not get far ahead with them."""
+        records = self.slices.records
+        return records if reader.member is None else min(records, _ENOUGH)
+
+    def _must_wait(self, reader: Reader) -> bool:
+        """Say whether a split must not be read on: it waits for others, so it is not idle."""
+        if not reader.must_wait:
+            return False
+        self._active(reader)
+        return reader.must_wait  # whoever was idle may be the slowest
 
     async def _collect(self, reader: Reader, limit: int, before_wait: Callable[[], None]) -> None:
         """Read until `limit` records are collected, the source ends, or it had to wait."""
@@ -446,6 +379,7 @@ class SourceSubtask(Subtask):
         self.time.inputs = InputWatermarks(len(self.readers))
         for number, reader in enumerate(self.readers):
             reader.number = number
+            self._tell_drift(reader)
         self._all_active()
         self._unannounced = True
 
@@ -458,14 +392,24 @@ class SourceSubtask(Subtask):
             # Their own timestamps are what is wrong with them.
             self._push_ahead([(record, self.time.earliest) for record in stamped.ahead])
         self._active(reader)
+        self._tell_drift(reader)
         self._unannounced = True
         return list(zip(stamped.records, stamped.timestamps, strict=True))
+
+    def _tell_drift(self, reader: Reader) -> None:
+        """Tell the sources that a split keeps together with how far it has come."""
+        if reader.member is not None and reader.stamper is not None:
+            reader.member.advance(reader.stamper.watermark)
+            if reader.has_ended:
+                reader.member.end()
 
     def _active(self, reader: Reader) -> None:
         assert self.time is not None
         reader.active_at = self.context.clock.monotonic()
         if reader.number in self.time.inputs.idle:
             self.time.inputs.set_idle(reader.number, False)
+            if reader.member is not None:
+                reader.member.set_idle(False)
             self.note_time()
 
     def _all_active(self) -> None:
@@ -486,7 +430,8 @@ class SourceSubtask(Subtask):
         for reader in self.readers:
             stamper, number = reader.stamper, reader.number
             assert stamper is not None
-            ended = reader.ended and not reader.collected
+            ended = reader.has_ended
+            self._tell_drift(reader)
             if stamper.watermark > inputs.watermarks[number]:
                 # Also before an end, so that what fires until then does not depend on haste.
                 inputs.advance(number, stamper.watermark)
@@ -495,6 +440,8 @@ class SourceSubtask(Subtask):
                 inputs.end(number)
             elif self._idle_after is not None and now - reader.active_at >= self._idle_after:
                 inputs.set_idle(number, True)
+                if reader.member is not None:
+                    reader.member.set_idle(True)
         self.note_time()
         return self.time_is_due
 

@@ -621,6 +621,13 @@ class Subtask:
             self.on_idle()
         self.end()
 
+    def stay_finished(self) -> None:
+        """It had finished before the restore: end the outputs again, behind captured data (P7)."""
+        self.finished = True
+        self.ended = True
+        for channel in self.output.channels:
+            channel.push(EndOfInput())
+
     def end(self) -> None:
         """Tell the coordinator, once, that nothing more will happen here by itself."""
         if not self.ended:

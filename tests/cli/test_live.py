@@ -14,10 +14,12 @@ from streamcp.runners import local
 from streamcp.runners.view import JobView, StepView, TaskView
 
 
-def _view(at: float, records: int, *, queued: int = 0, finished: bool = False) -> JobView:
+def _view(
+    at: float, records: int, *, queued: int = 0, finished: bool = False, aligning: float = 0.0
+) -> JobView:
     step = StepView("parse", "map", records, records * 2, 3, 0)
     task = TaskView(
-        "work", 2, at * 0.5, at * 0.2, at * 0.3, records, queued, 400, finished, (step,)
+        "work", 2, at * 0.5, at * 0.2, at * 0.3, aligning, records, queued, 400, finished, (step,)
     )
     return JobView("j", "running", 1, at, "adaptive", None, None, (task,), ())
 
@@ -35,6 +37,11 @@ def test_steps_show_rates_shares_and_queues() -> None:
     assert "200/400" in text
     assert "parse (3 dropped)" in text
     assert text.split()[-3:] == ["100", "200", "300"]
+
+
+def test_source_that_waits_for_others_of_its_group_says_so() -> None:
+    now = _view(12.0, 1, aligning=1.0)
+    assert " align 33 " in _drawn(step_table(_view(10.0, 1), now))
 
 
 def test_finished_task_says_so() -> None:

@@ -242,6 +242,30 @@ def test_later_timestamp_before_1990_is_taken_as_it_is(caplog: pytest.LogCapture
 # ---- settings
 
 
+def test_group_and_drift_are_kept_together() -> None:
+    made = [
+        Watermarks(_itself, align="clicks", max_drift="2s"),
+        Watermarks.punctuated(_itself, lambda _, at: at, align="clicks", max_drift="2s"),
+        Watermarks.custom(_itself, EveryThird, align="clicks", max_drift="2s"),
+    ]
+    assert [(one.align, one.max_drift) for one in made] == [("clicks", 2_000)] * 3
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"align": "clicks"},
+        {"max_drift": "1m"},
+        {"align": "", "max_drift": "1m"},
+        {"align": 5, "max_drift": "1m"},
+        {"align": "clicks", "max_drift": 60},
+    ],
+)
+def test_half_a_group_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match="max_drift"):
+        Watermarks(_itself, **settings)
+
+
 @pytest.mark.parametrize("setting", ["out_of_orderness", "idle_after", "max_ahead"])
 @pytest.mark.parametrize("value", [5, "5", "-1s", timedelta(seconds=-1)])
 def test_duration_that_is_none_is_refused_by_name(setting: str, value: Any) -> None:

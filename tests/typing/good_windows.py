@@ -35,6 +35,7 @@ job = sc.Job("windows")
 # ---- watermarks
 sc.Watermarks(moment)
 sc.Watermarks(lambda order: 5, out_of_orderness="10s", idle_after="30s", max_ahead="1h")
+sc.Watermarks(lambda order: 5, align="orders", max_drift="1m")
 assert_type(sc.Watermarks.custom(moment, Mark, idle_after="1m"), sc.Watermarks[Order])
 marked = sc.Watermarks.punctuated(moment, lambda order, timestamp: timestamp if order.id else None)
 assert_type(marked, sc.Watermarks[Order])
