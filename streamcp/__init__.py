@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from streamcp.runners.handle import JobHandle as Running
     from streamcp.runners.handle import JobResult
     from streamcp.runners.savepoints import Savepoint
+    from streamcp.serialization.field_types import renamed_from
     from streamcp.serialization.registry import codec
 
 __all__ = [
@@ -165,6 +166,7 @@ __all__ = [
     "items",
     "job",
     "on_each",
+    "renamed_from",
     "source",
     "stdout",
     "testing",
@@ -254,6 +256,7 @@ _HOMES = {
     "items": "streamcp.connectors.items:items",
     "job": "streamcp.api.parameters:job",
     "on_each": "streamcp.operators.windows:on_each",
+    "renamed_from": "streamcp.serialization.field_types:renamed_from",
     "source": "streamcp.api.sources:source",
     "stdout": "streamcp.connectors.console:stdout",
 }

@@ -19,11 +19,12 @@ from streamcp.checkpoint.snapshot import (
     SectionKind,
 )
 from streamcp.elements import Batch
-from streamcp.errors import RestoreRefused
+from streamcp.errors import RestoreRefused, SerializationError
 from streamcp.graph.logical import HashByKey
 from streamcp.graph.physical import EdgePlan, PhysicalPlan
 from streamcp.identifiers import ChannelId, SubtaskId
 from streamcp.runners.matching import job_shape
+from streamcp.runners.matching_rows import check_class, check_keys, classes_of_states
 from streamcp.runners.placing_time import TimeParts
 from streamcp.runners.restoring import Restorable
 from streamcp.runtime.async_subtask import AsyncSubtask
@@ -49,7 +50,8 @@ def restore(
     """Give every subtask its part: states, captured data in its order, ended inputs behind it.
 
     The job must fit the checkpoint (`matching.check_fits`); what belongs to no step is left out.
-    Takes the frames out of `restorable`. Raises SerializationError for what cannot be read."""
+    Takes the frames out of `restorable`. Raises RestoreRefused for what cannot be read, and for
+    state and keys of another class than the job's."""
     assignment = Assignment(restorable.manifest, job_shape(plan))
     placing = _Placing(plan, subtasks, restorable, registry, assignment)
     for acknowledgement in sorted(
@@ -85,6 +87,7 @@ class _Placing:
         }
         # Joined before they are given back: one subtask may get those of several old ones.
         self._joined: dict[tuple[SubtaskId, SectionKind, str], list[Any]] = {}
+        self._fresh = classes_of_states(plan)
         self._times = TimeParts()
         self._timed = {subtask.id.task: subtask.time is not None for subtask in subtasks}
         self._tasks = restorable.manifest.tasks
@@ -97,7 +100,7 @@ class _Placing:
         for handle in sorted(sections, key=lambda one: one.kind != "event_time"):
             frames = self._frames.pop((subtask, handle), [])
             if handle.kind == "event_time":
-                [content] = map(self._reader.loads, frames)
+                [content] = self._values(handle, frames)
                 self._times.add(handle.name, subtask, content)
             elif handle.kind == "channel":
                 self._place_channel(subtask, handle, frames)
@@ -108,7 +111,7 @@ class _Placing:
             elif handle.kind == "broadcast":
                 self._copy_state(subtask, handle, frames)
             else:
-                self._place_values(subtask, handle, list(map(self._reader.loads, frames)))
+                self._place_values(subtask, handle, self._values(handle, frames))
 
     def finish(self) -> None:
         """Give back what was joined; end the outputs of subtasks that stay finished."""
@@ -121,6 +124,16 @@ class _Placing:
         for one in self._subtasks:
             if one.iteration is not None:
                 one.iteration.look()
+
+    def _values(self, handle: SectionHandle, frames: Sequence[bytes]) -> list[Any]:
+        """Read frames; what cannot be read is told with what it belongs to."""
+        try:
+            return list(map(self._reader.loads, frames))
+        except SerializationError as error:
+            what = "records on their way along" if handle.kind == "channel" else "what it holds of"
+            raise RestoreRefused(
+                f"the checkpoint cannot be read: {what} {handle.name!r}: {error}"
+            ) from error
 
     def _check_timed(self, acknowledgement: Acknowledgement) -> None:
         """Records on their way have timestamps or none; they cannot be given any now."""
@@ -142,7 +155,10 @@ class _Placing:
         self, handle: SectionHandle, frames: Sequence[bytes], *, finished: bool
     ) -> None:
         for frame, group in zip(frames, handle.key_groups, strict=True):
-            rows = self._reader.loads(frame)
+            [rows] = self._values(handle, [frame])
+            check_class(handle.name, self._fresh.get(handle.name), rows)
+            if self._reader.adapted:
+                check_keys(handle.name, rows, group, self._group)
             if finished:  # timers that were left when a step ended never fire
                 rows = without_timers(rows)
             owner = self._assignment.owner(handle.name, group)
@@ -150,7 +166,7 @@ class _Placing:
 
     def _copy_state(self, old: SubtaskId, handle: SectionHandle, frames: Sequence[bytes]) -> None:
         for copy in self._assignment.copies(handle.name, old):
-            values = list(map(self._reader.loads, frames))  # each has an object of its own
+            values = self._values(handle, frames)  # each has an object of its own
             self._by_id[copy].restore("broadcast", handle.name, values)
 
     def _place_values(self, old: SubtaskId, handle: SectionHandle, values: list[Any]) -> None:
@@ -238,7 +254,7 @@ class _Placing:
             return
         target = self._assignment.channel(handle.name, receiver)
         for frame in frames:
-            records = self._reader.loads(frame)
+            [records] = self._values(handle, [frame])
             if type(records) is not list:
                 self._place_mark(receiver, handle, records)
                 continue

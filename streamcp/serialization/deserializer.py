@@ -7,14 +7,15 @@ changed since is read if that is possible without guessing.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamcp.errors import SerializationError
 from streamcp.serialization.builtin_types import BUILTIN_SHAPES
+from streamcp.serialization.evolution import adapted_maker
 from streamcp.serialization.reader import read_value
 from streamcp.serialization.registry import TypeRegistry
-from streamcp.serialization.shapes import Make, Shape
+from streamcp.serialization.shapes import Make
 
 
 class GenericRecord:
@@ -46,10 +47,12 @@ class GenericRecord:
 
 
 class Deserializer:
-    """Reads values that were written with the class table `classes`."""
+    """Reads values that were written with the class table `classes`. `adapted` says that it has met
+    an instance of a class that has changed since."""
 
     def __init__(self, classes: Sequence[Mapping[str, Any]], registry: TypeRegistry | None) -> None:
         """Use the classes of `registry`; without one, instances become `GenericRecord`s."""
+        self.adapted = False
         self._registry = registry
         self._classes = classes
         self._makers: list[Make] = [
@@ -97,7 +100,11 @@ class Deserializer:
                 f"{name} was written as {kind} and is {shape.kind} now; make it {kind} again to "
                 f"read this snapshot"
             )
-        return shape.make if shape.fields == fields else _adapting_maker(shape, fields)
+        adapted = adapted_maker(shape, entry)
+        if adapted is None:
+            return shape.make
+        self.adapted = True
+        return adapted
 
 
 def _builtin_maker(name: str, tolerant: bool) -> Make:
@@ -123,34 +130,5 @@ def _builtin_maker(name: str, tolerant: bool) -> Make:
 def _generic_maker(name: str, fields: tuple[str, ...]) -> Make:
     def make(values: Sequence[Any]) -> Any:
         return GenericRecord(name, dict(zip(fields, values, strict=True)))
-
-    return make
-
-
-def _adapting_maker(shape: Shape, written: tuple[str, ...]) -> Make:
-    """The class has other fields now: new ones get their defaults, none may have gone."""
-    gone = [field for field in written if field not in shape.fields]
-    added = [field for field in shape.fields if field not in written]
-    missing = [field for field in added if field not in shape.defaults]
-    if gone:
-        raise SerializationError(
-            f"{shape.name} has no field {gone[0]!r} any more, but the snapshot holds values of "
-            f"it; keep the field to read this snapshot"
-        )
-    if missing:
-        raise SerializationError(
-            f"{shape.name} has a new field {missing[0]!r} without a default; give it one to read "
-            f"this snapshot"
-        )
-    return _filling_maker(shape, written, [(field, shape.defaults[field]) for field in added])
-
-
-def _filling_maker(
-    shape: Shape, written: tuple[str, ...], added: list[tuple[str, Callable[[], Any]]]
-) -> Make:
-    def make(values: Sequence[Any]) -> Any:
-        known = dict(zip(written, values, strict=True))
-        known.update((field, default()) for field, default in added)
-        return shape.make([known[field] for field in shape.fields])
 
     return make

@@ -15,6 +15,7 @@ from streamcp.errors import SerializationError
 from streamcp.serialization.builtin_types import builtin_shape
 from streamcp.serialization.deserializer import Deserializer
 from streamcp.serialization.digest import digest
+from streamcp.serialization.evolution import types_of
 from streamcp.serialization.reader import MAKE
 from streamcp.serialization.registry import TypeRegistry, advice
 from streamcp.serialization.shapes import Make, Shape, Take, UnwritableError
@@ -141,7 +142,8 @@ class Serializer:
 
     def _enter(self, shape: Shape) -> int:
         number = self._numbers[shape.name] = len(self._table)
-        self._table.append({"name": shape.name, "kind": shape.kind, "fields": list(shape.fields)})
+        entry = {"name": shape.name, "kind": shape.kind, "fields": list(shape.fields)}
+        self._table.append(entry | types_of(shape))
         self._makers.append(shape.make)
         return number
 

@@ -213,7 +213,12 @@ def test_the_class_table_is_json_and_only_grows() -> None:
     table = serializer.classes()
     assert table[: len(first)] == first
     assert json.loads(json.dumps(table)) == list(table)
-    assert table[1] == {"name": f"{__name__}.Order", "kind": "dataclass", "fields": ["id", "lines"]}
+    assert table[1] == {
+        "name": f"{__name__}.Order",
+        "kind": "dataclass",
+        "fields": ["id", "lines"],
+        "types": ["int", "list"],
+    }
     assert [entry["name"].rpartition(".")[2] for entry in table] == [
         "complex",
         "Order",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, TypeGuard, assert_type
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeGuard, assert_type
 
 from typing_extensions import TypeIs
 
@@ -198,6 +199,14 @@ async def remind(timestamp: int, visits: Visits, ctx: sc.KeyContext[str]) -> lis
 
 assert_type(by_country.process(each, state=Visits), sc.Step[Order, Order])
 assert_type(by_country.process(each, state=Visits, ttl="7d"), sc.Step[Order, Order])
+
+
+@dataclass
+class Renamed:
+    total: Annotated[float, sc.renamed_from("sum", "amount")] = 0.0
+
+
+assert_type(Renamed().total, float)
 assert_type(
     by_country.process(each_slowly, state=Visits, ttl=sc.Ttl("1h", clock="processing")),
     sc.Step[Order, Order],
