@@ -164,7 +164,7 @@ def test_what_cannot_go_on_is_refused_before_the_first_record(
 def test_other_class_that_the_job_still_declares_is_refused_as_state(shop: Shop) -> None:
     shop.stopped()
     job = shop.job(ORDER, version("Guests", ("count", int, 0)))
-    job.types = [ORDER, VISITS]
+    job.types = (ORDER, VISITS)
     with pytest.raises(RestoreRefused, match=r"'note' has state=Guests now.*holds a Visits"):
         run_job(job)
 
