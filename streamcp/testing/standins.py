@@ -16,11 +16,13 @@ from unittest.mock import NonCallableMock
 
 from streamcp.errors import DefinitionError
 from streamcp.graph.logical import Connection, LogicalGraph, Node, Place
-from streamcp.operators.steps import Call, Opener, SinkStep, SourceStep, WindowStep
+from streamcp.operators import steps
+from streamcp.operators.steps import MachineStep, Opener, SinkStep, SourceStep
 from streamcp.operators.windows import LATE
 from streamcp.testing.feeds import Feeds
 from streamcp.testing.graphs import copied_graph
 from streamcp.testing.simulation.targets import (
+    Call,
     PlainSink,
     Target,
     TransactionalSink,
@@ -41,15 +43,23 @@ class StandIns:
         graph: LogicalGraph,
         services: Mapping[Any, Any],
         splits: Mapping[str, Sequence[Any]],
+        *,
+        collect_late: bool = True,
+        call: Call = make_call,
     ) -> None:
+        """With `collect_late` late records are kept, also where nobody reads them. `call` is how
+        sinks that wait call their target."""
         self._graph = graph
+        self._collects_late = collect_late
+        self._call = call
         self._splits = splits
         self.feeds = Feeds()
         self.written: dict[str, Target] = {}
         self._openers = _openers(graph, services)
+        kinds: dict[str, Any] = {"source": SourceStep, "sink": SinkStep, "window or join": MachineStep}
         self.labels = {
             kind: [node.label for node in graph.nodes if isinstance(node.spec, spec)]
-            for kind, spec in (("source", SourceStep), ("sink", SinkStep), ("window", WindowStep))
+            for kind, spec in kinds.items()
         }
         _check_splits(graph, splits)
 
@@ -58,7 +68,7 @@ class StandIns:
         graph = copied_graph(self._graph)
         for node in list(graph.nodes):
             node.spec = self._stand_in(node)
-            if isinstance(node.spec, WindowStep):
+            if self._collects_late and isinstance(node.spec, MachineStep):
                 self._collect_late(graph, node)
         return graph
 
@@ -74,9 +84,9 @@ class StandIns:
             parts += target.open.values()
         return [*target.plain.get(label, ()), *(record for part in parts for record in part)]
 
-    def late(self, window: str) -> list[Any]:
-        """The late records of a window."""
-        return self.records(_late(window), committed=False)
+    def late(self, step: str) -> list[Any]:
+        """The late records of a window or a join."""
+        return self.records(_late(step), committed=False)
 
     def _stand_in(self, node: Node) -> Any:
         spec = node.spec
@@ -84,7 +94,7 @@ class StandIns:
             return self.feeds.stand_in(node.label, spec, self._splits.get(node.label, ONE_SPLIT))
         if isinstance(spec, SinkStep):
             return self._sink(node.label, spec)
-        if isinstance(spec, Call) and spec.uses is not None:
+        if isinstance(spec, steps.Call) and spec.uses is not None:
             return dataclasses.replace(spec, uses=self._openers[spec.uses])
         return spec
 
@@ -93,12 +103,12 @@ class StandIns:
         written at once, since readers can be told what is committed."""
         target = self.written.setdefault(label, Target())
         if spec.exactly_once:
-            opened = functools.partial(TransactionalSink, target, label, make_call, [])
+            opened = functools.partial(TransactionalSink, target, label, self._call, [])
             return dataclasses.replace(spec, open=opened, kind="transactional")
         if spec.kind == "plain":
             return dataclasses.replace(spec, open=lambda: _Inline(target, label))
         return dataclasses.replace(
-            spec, open=functools.partial(PlainSink, target, label, make_call, [])
+            spec, open=functools.partial(PlainSink, target, label, self._call, [])
         )
 
     def _collect_late(self, graph: LogicalGraph, node: Node) -> None:
@@ -120,8 +130,8 @@ class _Inline:
         self._records.extend(records)
 
 
-def _late(window: str) -> str:
-    return f"{window} (late, as the trial sees them)"
+def _late(step: str) -> str:
+    return f"{step} (late, as the trial sees them)"
 
 
 def known(labels: Iterable[str]) -> str:
@@ -152,7 +162,7 @@ def _openers(graph: LogicalGraph, services: Mapping[Any, Any]) -> dict[Opener, O
     """What opens the stand-in of each service; the same service is shared as before."""
     used: dict[Any, list[str]] = {}
     for node in graph.nodes:
-        if isinstance(node.spec, Call) and node.spec.uses is not None:
+        if isinstance(node.spec, steps.Call) and node.spec.uses is not None:
             used.setdefault(node.spec.uses, []).append(node.label)
     for opener in services:
         if opener not in used:

@@ -153,13 +153,13 @@ class Trial:
         label = self._label("sink", sink)
         return self._stand_ins.records(label, committed=committed)
 
-    async def late(self, window: str | Stream[Any]) -> list[Any]:
+    async def late(self, step: str | Stream[Any]) -> list[Any]:
         """Let the job run until everything waits, and return the records that were late for a
-        window, whether its `.late` is read or not.
+        window or a join, whether its `.late` is read or not.
 
-        Raises StreamcpError for a window that is not there."""
+        Raises StreamcpError for a window or join that is not there."""
         self._tried.rest()
-        return self._stand_ins.late(self._label("window", window))
+        return self._stand_ins.late(self._label("window or join", step))
 
     async def state(self, step: str | Stream[Any] | SinkStep[Any], key: Any) -> Any:
         """Let the job run until everything waits, and return a copy of the state that a keyed step

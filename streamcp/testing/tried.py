@@ -70,6 +70,11 @@ class TriedJob:
         assert self._life is not None
         return JobHandle(self._life, self._running)
 
+    @property
+    def has_finished(self) -> bool:
+        """The job has come to its end."""
+        return self._running.done() and self._running.exception() is None
+
     def keyed_values(self) -> dict[str, dict[Any, Any]]:
         """The values by key of each step that keeps some."""
         attempt = self._life._attempt if self._life is not None else None

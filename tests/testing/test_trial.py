@@ -622,7 +622,7 @@ async def test_unknown_names_are_told_with_the_known_ones() -> None:
             running.feed("nmbers", [1])
         with pytest.raises(sc.StreamcpError, match="no sink 'ot'; it has 'out'"):
             await running.results("ot")
-        with pytest.raises(sc.StreamcpError, match="no window 'add'; it has none"):
+        with pytest.raises(sc.StreamcpError, match="no window or join 'add'; it has none"):
             await running.late("add")
         with pytest.raises(sc.StreamcpError, match="'items' is in job 'totals' 0 times"):
             running.feed(sc.items([1]), [1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamcp as sc
+from streamcp.testing import Advance, verify_operator
 from tests.typing.models import pages
 
 job = sc.Job("tried")
@@ -23,3 +24,13 @@ async def use() -> None:
         trial.feed("orders", [], "p0")  # error: split= by its name
         await trial.results(orders)  # error: no sink
         await trial.state("orders")  # error: of which key?
+
+
+def verify() -> None:
+    def step(stream: sc.Stream[int]) -> sc.Stream[int]:
+        return stream
+
+    verify_operator(step, [1])  # error: what is expected?
+    verify_operator(step, [1], [1], order="some")  # error: no such order
+    verify_operator(lambda stream: 7, [1], [1])  # error: no stream
+    Advance(5)  # error: seconds?

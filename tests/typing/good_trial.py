@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 import streamcp as sc
+from streamcp.testing import Advance, At, On, Watermark, verify_operator
 from tests.typing.models import Order, pages
 
 job = sc.Job("tried")
@@ -33,3 +34,15 @@ async def use(order: Order) -> None:
         trial.end(orders)
         assert_type(await trial.finish(), sc.JobResult)
         assert_type(trial.now, datetime)
+
+
+def verify(order: Order) -> None:
+    def late(stream: sc.Stream[Order]) -> sc.Stream[str]:
+        return stream.map(lambda one: one.country)
+
+    def both(left: sc.Stream[Order], right: sc.Stream[Order]) -> sc.Stream[Order]:
+        return left.union(right)
+
+    verify_operator(late, [order], ["de"], rescale=False, seeds=(1, 2))
+    verify_operator(late, [At(5, order), Watermark(7), Advance("1s")], ["de"], order="any")
+    verify_operator(both, [order, On(1, order)], [], inputs=2, order=lambda one: one.country)
