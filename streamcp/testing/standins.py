@@ -56,7 +56,11 @@ class StandIns:
         self.feeds = Feeds()
         self.written: dict[str, Target] = {}
         self._openers = _openers(graph, services)
-        kinds: dict[str, Any] = {"source": SourceStep, "sink": SinkStep, "window or join": MachineStep}
+        kinds: dict[str, Any] = {
+            "source": SourceStep,
+            "sink": SinkStep,
+            "window or join": MachineStep,
+        }
         self.labels = {
             kind: [node.label for node in graph.nodes if isinstance(node.spec, spec)]
             for kind, spec in kinds.items()

@@ -7,8 +7,7 @@ nothing of what its steps do.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TypeVar
@@ -161,20 +160,15 @@ class Trial:
         self._tried.rest()
         return self._stand_ins.late(self._label("window or join", step))
 
-    async def state(self, step: str | Stream[Any] | SinkStep[Any], key: Any) -> Any:
+    async def state(self, step: str | Stream[Any], key: Hashable) -> Any:
         """Let the job run until everything waits, and return a copy of the state that a keyed step
         has of a key; None if it has none.
 
-        Raises StreamcpError for a step that is not there, or that keeps no state by key."""
+        Raises StreamcpError for a step that is not there or keeps no state by key, and when the job
+        has ended."""
         self._tried.rest()
-        entries = self._tried.keyed_values()
         label = step if isinstance(step, str) else _node_of(step).label
-        if label not in entries:
-            raise StreamcpError(
-                f"no step {label!r} of job {self._job.name!r} keeps state by key; these do: "
-                f"{known(entries)}"
-            )
-        return copy.deepcopy(entries[label].get(key))
+        return self._tried.run(self._tried.handle.state(label).get(key))
 
     # ---- checkpoints
 

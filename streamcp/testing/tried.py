@@ -20,7 +20,6 @@ from streamcp.config import Checkpoints, JobSettings, Restart
 from streamcp.errors import StreamcpError
 from streamcp.runners.handle import JobHandle, JobResult
 from streamcp.runners.life import JobLife
-from streamcp.testing.looking import keyed_values
 from streamcp.testing.simulation.disk import SimulatedDisk
 from streamcp.testing.simulation.files import Files
 from streamcp.testing.simulation.loop import Style
@@ -74,11 +73,6 @@ class TriedJob:
     def has_finished(self) -> bool:
         """The job has come to its end."""
         return self._running.done() and self._running.exception() is None
-
-    def keyed_values(self) -> dict[str, dict[Any, Any]]:
-        """The values by key of each step that keeps some."""
-        attempt = self._life._attempt if self._life is not None else None
-        return {} if attempt is None else keyed_values(attempt.subtasks)
 
     # ---- running
 

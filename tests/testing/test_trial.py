@@ -485,7 +485,7 @@ async def test_state_of_coroutine_steps_and_of_all_subtasks_is_found() -> None:
 
 async def test_state_of_a_step_that_keeps_none_is_an_error_that_lists_those_that_do() -> None:
     async with trial(totals()) as running:
-        with pytest.raises(sc.StreamcpError, match=r"no step 'out' .* these do: 'add'"):
+        with pytest.raises(sc.StreamcpError, match=r"no step 'out' with state.*that have: add"):
             await running.state("out", 1)
 
 

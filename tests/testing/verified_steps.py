@@ -226,6 +226,13 @@ COROUTINES = [
         [11, 12],
         services={open_ten: open_ten},
     ),
+    case(
+        "map of a coroutine with a journal",
+        lambda s: s.map(slowly, journal=True),
+        [2, Advance("1s"), 1, Advance("1s"), 3],
+        [-2, -1, -3],
+        seeds=(0,),
+    ),
     case("map in a thread", lambda s: s.map(abs, executor="thread"), [-1, -2], [1, 2], seeds=(0,)),
     case("map in a process", lambda s: s.map(abs, executor="process"), [-1], [1], seeds=(0,)),
     case("filter by a coroutine", lambda s: s.filter(is_odd_slowly), [3, 2, 1], [3, 1]),

@@ -188,6 +188,18 @@ MADE = [
         seeds=(0,),
     ),
     case(
+        "top",
+        lambda s: (
+            by_key(s)
+            .window(sc.Tumbling("1m"))
+            .aggregate(sc.Sum(amount))
+            .top(1, by=lambda result: result.value)
+            .map(lambda top: [seconds_and_value(result) for result in top.value])
+        ),
+        EVENTS,
+        [[("b", 0, 60, 5)], [("a", 60, 120, 4)], [("b", 120, 180, 7)]],
+    ),
+    case(
         "late records of a processed window",
         lambda s: by_key(s).window(sc.Tumbling("1m"), name="w").process(listed, name="p").late,
         EVENTS,
@@ -331,6 +343,25 @@ JOINS = [
     _join("left", [("a", 1, 10), ("b", 2, None)]),
     _join("right", [("a", 1, 10), ("a", None, 20)]),
     _join("outer", [("a", 1, 10), ("a", None, 20), ("b", 2, None)]),
+    case(
+        "join as of",
+        lambda a, b: by_key(a).join_asof(by_key(b), row, tolerance="5s", how="left"),
+        [right(at(6, ("a", 9))), *PAIRS],
+        [("a", 1, 10), ("b", 2, None)],
+        inputs=2,
+        order=by_first,
+    ),
+    case(
+        "join of what is in one window",
+        lambda a, b: told(by_key(a).window(sc.Tumbling("1m")).join(by_key(b), row, how="outer")),
+        PAIRS,
+        [
+            *(("a", 0, 60, ("a", 1, 10)), ("a", 0, 60, ("a", 1, 20))),
+            ("b", 0, 60, ("b", 2, None)),
+        ],
+        inputs=2,
+        order=by_first,
+    ),
     case(
         "late records of a join",
         lambda a, b: by_key(a).join(by_key(b), row, before="5s", after="5s").late,
