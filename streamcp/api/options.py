@@ -43,14 +43,25 @@ class SinkOptions(PlainOptions, total=False):
     retry: Retry | None
 
 
-class PooledOptions(PlainOptions, total=False):
-    """Options of a step that calls a coroutine function and fixes the order itself."""
+class CalledOptions(PlainOptions, total=False):
+    """Options of a step that calls a coroutine function."""
 
     concurrency: int
     timeout: Duration | None
     retry: Retry | None
     rate: Rate | Sequence[Rate] | None
     breaker: CircuitBreaker | None
+
+
+class LookupOptions(CalledOptions, total=False):
+    """Options of a step whose calls only ask."""
+
+    ordered: bool
+
+
+class PooledOptions(CalledOptions, total=False):
+    """Options of a step that calls a coroutine function and fixes the order itself."""
+
     journal: bool
 
 
@@ -70,6 +81,7 @@ _STEP = frozenset(StepOptions.__annotations__)
 _PLAIN = frozenset(PlainOptions.__annotations__)
 _SINK = frozenset(SinkOptions.__annotations__)
 _POOLED = frozenset(PooledOptions.__annotations__) | {"executor"}
+_LOOKUP = frozenset(LookupOptions.__annotations__)
 _ASYNC_CALL = frozenset(AsyncCallOptions.__annotations__) | {"executor"}
 ALLOWED: Mapping[str, frozenset[str]] = {
     "source": _STEP,
@@ -77,6 +89,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "filter": _ASYNC_CALL,
     "flat_map": _ASYNC_CALL,
     "for_each": _POOLED,
+    "lookup": _LOOKUP,
     "batch": _STEP,
     "unbatch": _STEP,
     "inspect": _PLAIN,

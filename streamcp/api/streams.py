@@ -37,6 +37,7 @@ from typing_extensions import TypeIs, TypeVar
 from streamcp.api.functions import kind_of, name_of
 from streamcp.api.options import (
     AsyncCallOptions,
+    LookupOptions,
     PlainOptions,
     PooledOptions,
     SinkOptions,
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
 
 U = TypeVar("U")
 X = TypeVar("X")
+A = TypeVar("A")
 NewKey = TypeVar("NewKey", bound=Hashable)
 In_co = TypeVar("In_co", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
@@ -270,6 +272,55 @@ class Stream(Generic[T_co]):
         """Emit every value of what `fn(record)` gives: an iterable, a generator, an async
         generator, or None for nothing. A `str`, `bytes` or `dict` fails at that record."""
         return self._call("flat_map", FlatMapStep, fn, uses, options)
+
+    @overload
+    def lookup(
+        self,
+        key: Callable[[T_co], NewKey],
+        fetch: Callable[[NewKey], Coroutine[Any, Any, A]],
+        fn: Callable[[T_co, A], U],
+        /,
+        *,
+        cache: int = ...,
+        ttl: Duration | None = ...,
+        **options: Unpack[LookupOptions],
+    ) -> Step[T_co, U]: ...
+    @overload
+    def lookup(
+        self,
+        key: Callable[[T_co], NewKey],
+        fetch: Callable[[NewKey, X], Coroutine[Any, Any, A]],
+        fn: Callable[[T_co, A], U],
+        /,
+        *,
+        uses: Opens[X],
+        cache: int = ...,
+        ttl: Duration | None = ...,
+        **options: Unpack[LookupOptions],
+    ) -> Step[T_co, U]: ...
+    def lookup(
+        self,
+        key: Callable[..., Any],
+        fetch: Callable[..., Any],
+        fn: Callable[..., Any],
+        /,
+        *,
+        uses: Opens[Any] | None = None,
+        cache: int = 1000,
+        ttl: Duration | None = "10m",
+        **options: Any,
+    ) -> Step[Any, Any]:
+        """Emit `fn(record, answer)`, where the coroutine function `fetch(key(record))` gives the
+        answer; `None` is one like any other.
+
+        Each process keeps the last `cache` answers that were used, each for `ttl` of the machine's
+        time (None: for good). Records that ask for the same at the same time share one call, and
+        its failure, which is not kept. Answers are no state: after a restart all are asked for
+        again. They are shared, so treat them as immutable. The options of coroutine functions are
+        those of the calls that are made: `rate` and `breaker` do not hold up what is known."""
+        from streamcp.api.lookups import look_up
+
+        return look_up(self, key, fetch, fn, cache, ttl, uses, options)
 
     @overload
     def for_each(

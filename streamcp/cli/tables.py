@@ -105,6 +105,8 @@ def _step_cells(old: StepView, new: StepView, seconds: float) -> list[Text]:
     for count, word in ((new.dropped, "dropped"), (new.retries, "retries")):
         if count:
             name.append(f" ({count:,} {word})", style="yellow")
+    if asked := new.cache_hits + new.cache_misses:
+        name.append(f" ({100 * new.cache_hits / asked:.0f} % from the cache)", style="dim")
     total = new.records_out if new.verb == "source" else new.records_in
     return [
         name,

@@ -61,6 +61,19 @@ class MapStep(Call):
 
 
 @dataclass(frozen=True, slots=True)
+class LookupStep(MapStep):
+    """Emits `combine(record, answer)`, where `fn(key(record))` gives the answer. At most `cache`
+    answers are kept, each for `ttl` seconds (None: for good). `annotated`: the user's functions
+    beside `fn`."""
+
+    key: Callable[..., Any] = object
+    combine: Callable[..., Any] = object
+    cache: int = 1
+    ttl: float | None = None
+    annotated: tuple[Callable[..., Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class FilterStep(Call):
     """Emits the record where `fn(record)` is true."""
 
@@ -226,6 +239,7 @@ class SinkStep:
 StepSpec: TypeAlias = (
     SourceStep
     | MapStep
+    | LookupStep
     | FilterStep
     | FlatMapStep
     | BatchStep

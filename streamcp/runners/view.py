@@ -17,7 +17,10 @@ JobState = Literal["starting", "running", "restarting", "ended"]
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """A step: records of all its subtasks since the attempt began."""
+    """A step: records of all its subtasks since the attempt began.
+
+    `cache_hits` and `cache_misses` are of a lookup: records that were answered without a call of
+    their own, and with one."""
 
     name: str
     verb: str
@@ -25,6 +28,8 @@ class StepView:
     records_out: int
     dropped: int
     retries: int
+    cache_hits: int = 0
+    cache_misses: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +109,6 @@ def _step_view(node: Node, subtasks: Sequence[Subtask]) -> StepView:
         records_out=sum(meter.records_out for meter in meters),
         dropped=sum(meter.dropped for meter in meters),
         retries=sum(meter.retries for meter in meters),
+        cache_hits=sum(meter.cache_hits for meter in meters),
+        cache_misses=sum(meter.cache_misses for meter in meters),
     )

@@ -20,13 +20,14 @@ from streamcp.checkpoint.key_groups import key_group, receiver_of_group
 from streamcp.graph.logical import Broadcast, Forward, HashByKey, Node, Rebalance
 from streamcp.graph.physical import EdgePlan, PhysicalPlan, TaskPlan
 from streamcp.identifiers import ChannelId, SubtaskId
-from streamcp.operators.steps import Call, ProcessStep, SinkStep, SourceStep
+from streamcp.operators.steps import Call, LookupStep, ProcessStep, SinkStep, SourceStep
 from streamcp.runtime.async_subtask import AsyncSubtask
 from streamcp.runtime.calling import key_failure
 from streamcp.runtime.exactly_once_subtask import TransactionalSubtask
 from streamcp.runtime.gateway import TaskContext
 from streamcp.runtime.iteration import Iteration
 from streamcp.runtime.keyed_async_subtask import KeyedAsyncSubtask
+from streamcp.runtime.lookup_subtask import LookupSubtask
 from streamcp.runtime.sink_subtask import AtLeastOnceSubtask
 from streamcp.runtime.snapshots import SnapshotWriter
 from streamcp.runtime.source_subtask import SourceSubtask
@@ -101,6 +102,8 @@ def _kind(task: TaskPlan) -> type[Subtask]:
             return StagedSubtask
         case ProcessStep() if spec.calls is not None:
             return KeyedAsyncSubtask
+        case LookupStep():
+            return LookupSubtask
         case Call() if spec.calls is not None:
             return AsyncSubtask
         case _:

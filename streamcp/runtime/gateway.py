@@ -18,6 +18,7 @@ from streamcp.runtime.blocking import BlockingNotices
 from streamcp.runtime.call_ids import StepCallIds
 from streamcp.runtime.drift import DriftGroup
 from streamcp.runtime.journal import Journal
+from streamcp.runtime.lookups import Answers
 from streamcp.runtime.strictness import Lenient
 from streamcp.runtime.throttle import StepLimits
 from streamcp.runtime.waking import Turns
@@ -100,6 +101,7 @@ class TaskContext:
     _call_ids: dict[str, StepCallIds] = field(init=False, default_factory=dict)
     _limits: dict[str, StepLimits] = field(init=False, default_factory=dict)
     _drift_groups: dict[str, DriftGroup] = field(init=False, default_factory=dict)
+    _answers: dict[str, Answers[Any]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Nothing was noticed so far."""
@@ -120,6 +122,13 @@ class TaskContext:
         if step not in self._limits:
             self._limits[step] = StepLimits(rates, breaker, self.clock.monotonic())
         return self._limits[step]
+
+    def answers_of(self, step: str, size: int, ttl: float | None) -> Answers[Any]:
+        """What all subtasks of a lookup step share: at most `size` answers, kept for `ttl`
+        seconds."""
+        if step not in self._answers:
+            self._answers[step] = Answers(size, ttl, self.clock)
+        return self._answers[step]
 
     def call_ids_of(self, step: str) -> StepCallIds:
         """The ids of calls that all subtasks of a step share."""

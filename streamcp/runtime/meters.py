@@ -10,15 +10,18 @@ the sources that a source keeps together with."""
 
 
 class StepMeter:
-    """Records of one step in one subtask."""
+    """Records of one step in one subtask; of a lookup, how many were answered without a call of
+    their own, and with one."""
 
-    __slots__ = ("dropped", "records_in", "records_out", "retries")
+    __slots__ = ("cache_hits", "cache_misses", "dropped", "records_in", "records_out", "retries")
 
     def __init__(self) -> None:
         self.records_in = 0
         self.records_out = 0
         self.dropped = 0
         self.retries = 0
+        self.cache_hits = 0
+        self.cache_misses = 0
 
 
 class TaskMeter:

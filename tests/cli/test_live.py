@@ -17,7 +17,7 @@ from streamcp.runners.view import JobView, StepView, TaskView
 def _view(
     at: float, records: int, *, queued: int = 0, finished: bool = False, aligning: float = 0.0
 ) -> JobView:
-    step = StepView("parse", "map", records, records * 2, 3, 0)
+    step = StepView("parse", "lookup", records, records * 2, 3, 0, 6, 2)
     task = TaskView(
         "work", 2, at * 0.5, at * 0.2, at * 0.3, aligning, records, queued, 400, finished, (step,)
     )
@@ -35,7 +35,7 @@ def test_steps_show_rates_shares_and_queues() -> None:
     assert "work ×2" in text
     assert " 50/20/30 " in text
     assert "200/400" in text
-    assert "parse (3 dropped)" in text
+    assert "parse (3 dropped) (75 % from the cache)" in text
     assert text.split()[-3:] == ["100", "200", "300"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.docs.pages import lines_printed_by, programs_of
 
-INTERVAL, WINDOW, ASOF = programs_of("joins.md")
+INTERVAL, WINDOW, ASOF, LOOKUP = programs_of("joins.md")
 
 
 def test_program_prints_payments_and_what_was_not_paid(tmp_path: Path) -> None:
@@ -32,4 +32,13 @@ def test_program_prints_orders_with_the_rate_of_their_time(tmp_path: Path) -> No
         "10.0 chf = ?",
         "10.0 usd = 8.0 eur",
         "10.0 usd = 9.0 eur",
+    ]
+
+
+def test_program_prints_a_line_for_each_order(tmp_path: Path) -> None:
+    assert lines_printed_by(LOOKUP, tmp_path) == [
+        "ann pays 5.0",
+        "bob pays 7.0",
+        "ann pays 9.0",
+        "somebody pays 1.0",
     ]

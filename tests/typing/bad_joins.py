@@ -57,3 +57,32 @@ hour.count().top(3)  # error: by what
 hour.count().top("3", by=lambda result: result.value)  # error: a text is no number
 hour.count().top(3, by=lambda result: result.nope)  # error: results have no such field
 orders.top(3, by=lambda order: order.amount)  # error: no windows
+
+
+async def ask(country: str) -> float:
+    return 1.0
+
+
+async def ask_id(number: int) -> float:
+    return 1.0
+
+
+def plain(country: str) -> float:
+    return 1.0
+
+
+def times(order: Order, rate: float) -> float:
+    return order.amount * rate
+
+
+def country(order: Order) -> str:
+    return order.country
+
+
+stream.lookup(country, plain, times)  # error: what is asked is awaited
+stream.lookup(country, ask_id, times)  # error: it takes no text
+stream.lookup(country, ask, both)  # error: it takes no number
+stream.lookup(country, ask, times, ttl=5)  # error: a bare number
+stream.lookup(country, ask, times, cache="many")  # error: a text is no number
+stream.lookup(country, ask, times, journal=True)  # error: answers are cached, not journaled
+stream.lookup(country, ask, times).map(one)  # error: what comes out are numbers

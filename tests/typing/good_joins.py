@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_type
 
 import streamcp as sc
-from tests.typing.models import Order, Rated, pages
+from tests.typing.models import Http, Order, Rated, open_http, pages
 
 
 def both(order: Order, rated: Rated) -> float:
@@ -72,3 +72,32 @@ assert_type(
     in_hour.top(1, by=lambda result: result.value),
     sc.Stream[sc.WindowResult[None, list[sc.WindowResult[str, float]]]],
 )
+
+
+# ---- lookups
+async def ask(country: str) -> float | None:
+    return None
+
+
+async def ask_http(country: str, http: Http) -> float:
+    return await http.get_json(country)
+
+
+def with_rate(order: Order, rate: float | None) -> tuple[str, bool]:
+    return order.country, rate is None
+
+
+looked = stream.lookup(lambda order: order.country, ask, with_rate, cache=10, ttl="1h", name="ask")
+assert_type(looked, sc.Step[Order, tuple[str, bool]])
+assert_type(looked.errors, sc.Stream[sc.Failure[Order]])
+served = stream.lookup(
+    lambda order: order.country,
+    ask_http,
+    lambda order, rate: order.amount * rate,
+    uses=open_http,
+    ttl=None,
+    concurrency=10,
+    retry=sc.Retry(attempts=3),
+    rate=sc.Rate(10),
+)
+assert_type(served, sc.Step[Order, float])
