@@ -99,12 +99,12 @@ async def test_every_record_gets_its_answer_and_each_key_is_asked_for_once(
 
 async def test_subtasks_of_a_process_share_answers_and_questions() -> None:
     bench = Bench(parallelism=3, concurrency=2)
-    bench.slow = Gate()
+    gate = bench.slow = Gate()
     engine = Engine(bench.job)
     async with engine.running():
         await settle(200)
         assert bench.calls[0] == bench.calls[1] == 1
-        bench.slow, gate = None, bench.slow
+        bench.slow = None
         gate.open()
         await until(lambda: all(subtask.ended for subtask in engine.subtasks))
     assert sorted(bench.out) == bench.expected()
