@@ -26,8 +26,7 @@ from benchmarks.nexmark.generator import Auctioneering, events
 from benchmarks.nexmark.jobs import job, results, results_in_virtual_time, shared_out
 from benchmarks.nexmark.model import Event
 from benchmarks.nexmark.queries import QUERIES
-from benchmarks.nexmark.queries.q12 import counted
-from benchmarks.nexmark.query import Query
+from benchmarks.nexmark.query import Query, its_own_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +110,8 @@ async def compared(query: Query[Any], run: Run[Sizes]) -> list[Row]:
     sizes = run.sizes
     found = made(sizes.events, run.seed)
     expected = answers(sizes.events, run.seed).ask(query.sql)
-    if query.processing_time:
-        by_hand = [*counted(found, lambda bid: bid.time)]
+    if query.by_clock is not None:
+        by_hand = [*query.by_clock(found, its_own_time)]
         of_job = await asyncio.to_thread(results_in_virtual_time, query, found, sizes.parallelism)
     else:
         by_hand = [*query.by_hand(found)]

@@ -15,17 +15,17 @@ import streamcp as sc
 from benchmarks.nexmark.answers import Answers, difference
 from benchmarks.nexmark.generator import Auctioneering, events
 from benchmarks.nexmark.jobs import job, results, results_in_virtual_time
-from benchmarks.nexmark.model import Event, is_bid
+from benchmarks.nexmark.model import Event, is_auction, is_bid
 from benchmarks.nexmark.queries import QUERIES
-from benchmarks.nexmark.queries.q12 import counted
-from benchmarks.nexmark.query import Query
+from benchmarks.nexmark.query import Query, its_own_time
 from streamcp.config import Mode
 from streamcp.runners.handle import JobHandle
 from tests.recovery.world import Target, TransactionalTargetSink, run_job
 
 IN_ORDER = Auctioneering(rate=100)
 OUT_OF_ORDER = Auctioneering(rate=50, out_of_order=150)  # for three seconds
-TIMELESS = [name for name, query in QUERIES.items() if not query.processing_time]
+BY_CLOCK = [name for name, query in QUERIES.items() if query.by_clock]
+TIMELESS = [name for name, query in QUERIES.items() if not query.by_clock]
 
 
 @cache
@@ -46,13 +46,16 @@ async def test_job_and_loop_answer_what_sql_answers(name: str, how: Auctioneerin
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_windows_of_processing_time_hold_what_came_in_them(parallelism: int) -> None:
+@pytest.mark.parametrize("name", BY_CLOCK)
+def test_job_and_loop_by_the_clock_answer_what_sql_answers(name: str, parallelism: int) -> None:
     """Each event comes at its own time, by a clock that waits for nobody."""
-    query, found = QUERIES["q12"], events(4000, IN_ORDER)
+    query, found = QUERIES[name], events(4000, IN_ORDER)
     expected = answers(4000, IN_ORDER).ask(query.sql)
 
+    assert expected.total() > 3
+    assert query.by_clock is not None
+    assert difference(query, [*query.by_clock(found, its_own_time)], expected) == ""
     assert difference(query, results_in_virtual_time(query, found, parallelism), expected) == ""
-    assert difference(query, [*counted(found, lambda bid: bid.time)], expected) == ""
 
 
 def test_wrong_results_are_told() -> None:
@@ -132,15 +135,41 @@ def test_killed_job_answers_what_sql_answers(
 
 
 def check_answer(query: Query[Any], rows: list[Any], found: list[Event]) -> None:
-    if query.processing_time:
-        # When a bid came depends on when it was killed; that it came once does not.
-        bids = Counter(event.bidder for event in found if is_bid(event))
-        counts: Counter[int] = Counter()
-        for bidder, count, start, end in rows:
-            assert start % 10_000 == 0
-            assert end == start + 10_000
-            counts[bidder] += count
-        assert counts == bids
+    if query.by_clock:
+        # When an event came depends on when the job was killed; that it came once does not.
+        ONCE[query.name](rows, found)
     else:
         expected = answers(COUNT, OUT_OF_ORDER).ask(query.sql)
         assert difference(query, rows, expected) == ""
+
+
+def bids_of(found: list[Event]) -> Counter[int]:
+    return Counter(event.bidder for event in found if is_bid(event))
+
+
+def every_bid_is_in_one_window(rows: list[Any], found: list[Event]) -> None:
+    counts: Counter[int] = Counter()
+    for bidder, count, start, end in rows:
+        assert start % 10_000 == 0
+        assert end == start + 10_000
+        counts[bidder] += count
+    assert counts == bids_of(found)
+
+
+def every_bid_is_counted_on(rows: list[Any], found: list[Event]) -> None:
+    assert Counter(bidder for bidder, _ in rows) == bids_of(found)
+    ones = Counter(bidder for bidder, count in rows if count == 1)
+    assert ones.keys() == bids_of(found).keys()
+
+
+def no_pair_comes_twice(rows: list[Any], found: list[Event]) -> None:
+    sellers = {event.id: event.seller for event in found if is_auction(event)}
+    assert max(Counter(rows).values()) == 1
+    assert all(sellers[auction] == person for person, _, auction in rows)
+
+
+ONCE = {
+    "q12": every_bid_is_in_one_window,
+    "q12-running": every_bid_is_counted_on,
+    "q8-running": no_pair_comes_twice,
+}

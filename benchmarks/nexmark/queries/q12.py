@@ -7,14 +7,14 @@ a source that ends must wait until the last window has closed.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import streamcp as sc
 from benchmarks.nexmark.model import Bid, Event, is_bid
-from benchmarks.nexmark.query import Query
+from benchmarks.nexmark.query import Clock, Query, wall_clock
 
 SIZE = 10_000
 
@@ -57,11 +57,7 @@ def q12(events: sc.Stream[Event]) -> sc.Stream[Activity]:
     return bids.process(count, state=Window, on_timer=close, name="activity")
 
 
-def by_hand(events: Iterable[Event]) -> Iterator[Activity]:
-    return counted(events, lambda bid: time.time_ns() // 1_000_000)
-
-
-def counted(events: Iterable[Event], now: Callable[[Bid], int]) -> Iterator[Activity]:
+def by_clock(events: Iterable[Event], now: Clock) -> Iterator[Activity]:
     """The windows that are open at the end are given as well: the loop does not wait for them."""
     counts: dict[int, int] = {}
     end = 0
@@ -84,4 +80,4 @@ SQL = """
     FROM bid GROUP BY bidder, start
 """
 
-Q12 = Query("q12", q12, by_hand, SQL, processing_time=True)
+Q12 = Query("q12", q12, partial(by_clock, now=wall_clock), SQL, by_clock=by_clock)
