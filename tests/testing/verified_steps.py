@@ -186,6 +186,40 @@ PLAIN = [
 COROUTINES = [
     case("map of a coroutine", lambda s: s.map(slowly), [3, 1, 2], [-3, -1, -2]),
     case(
+        "lookup",
+        lambda s: s.lookup(lambda n: n % 3, slowly, lambda n, answer: (n, answer), ttl="5s"),
+        [2, 1, 5, 2, Advance("9s"), 4, 3],
+        [(2, -2), (1, -1), (5, -2), (2, -2), (4, -1), (3, 0)],
+    ),
+    case(
+        "lookup, unordered, one at a time, for two answers",
+        lambda s: s.lookup(
+            lambda n: n % 4,
+            slowly,
+            lambda n, answer: (n, answer),
+            cache=2,
+            ordered=False,
+            concurrency=1,
+        ),
+        [3, 1, 7, 2, 3, 1],
+        [(3, -3), (1, -1), (7, -3), (2, -2), (3, -3), (1, -1)],
+        order="any",
+    ),
+    case(
+        "lookup that fails for all that wait",
+        lambda s: failed_records(
+            s.lookup(
+                lambda n: n % 3,
+                refuse_two_slowly,
+                lambda n, answer: answer,
+                on_error="divert",
+            )
+        ),
+        [2, 1, 5, 3],
+        [(2, "ValueError: two"), (5, "ValueError: two")],
+        order="any",
+    ),
+    case(
         "map of a coroutine, unordered",
         lambda s: s.map(slowly, ordered=False),
         [3, 1, Advance("2s"), 1],
