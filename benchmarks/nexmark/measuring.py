@@ -20,7 +20,7 @@ from typing import Any
 
 import streamcp as sc
 from benchmarks.harness import Benchmark, Row, Run, Suite, check, median_row, paired, timed
-from benchmarks.micro import ratio_rows
+from benchmarks.micro import ratio_rows, startup
 from benchmarks.nexmark.answers import Answers, difference
 from benchmarks.nexmark.generator import Auctioneering, events
 from benchmarks.nexmark.jobs import job, results, results_in_virtual_time, shared_out
@@ -82,6 +82,9 @@ async def measure(query: Query[Any], run: Run[Sizes]) -> Sequence[Row]:
     async def subject() -> None:
         checkpoints.append(await run_discarding(query, found, run.sizes))
 
+    async def first(n: int) -> None:
+        await run_discarding(query, found[:n], run.sizes)
+
     pairs = await paired(lambda: timed(loop), lambda: timed(subject), run.sizes.rounds)
     taken = f"{statistics.median(checkpoints):g} checkpoints" if run.sizes.checkpoints else ""
     loops, jobs = ([count / one.clock for one in ones] for ones in zip(*pairs, strict=True))
@@ -90,6 +93,7 @@ async def measure(query: Query[Any], run: Run[Sizes]) -> Sequence[Row]:
         median_row(f"{name}: job", jobs, "/s", detail=taken),
         median_row(f"{name}: loop", loops, "/s"),
         *ratio_rows(f"{name}: job / loop", pairs, count),
+        await startup(first),
     ]
 
 
@@ -130,19 +134,18 @@ def _benchmarks() -> dict[str, Benchmark[Sizes]]:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    group = parser.add_argument_group("nexmark")
+    group.add_argument(
         "--queries",
         dest="only",
         action="extend",
         type=lambda text: text.split(","),
         metavar="q0,q5",
-        help="nexmark: only these",
+        help="only these, as --only",
     )
-    parser.add_argument("--events", type=int, metavar="N", help="nexmark: per window")
-    parser.add_argument("--parallelism", type=int, metavar="P", help="nexmark: of every step")
-    parser.add_argument(
-        "--checkpoints", metavar="EVERY", help='nexmark: with a checkpoint so often, e.g. "1s"'
-    )
+    group.add_argument("--events", type=int, metavar="N", help="events per window")
+    group.add_argument("--parallelism", type=int, metavar="P", help="of every step")
+    group.add_argument("--checkpoints", metavar="EVERY", help='take one so often, e.g. "1s"')
 
 
 def _resize(sizes: Sizes, options: argparse.Namespace) -> Sizes:
