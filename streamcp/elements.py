@@ -24,6 +24,18 @@ CheckpointMode: TypeAlias = Literal["aligned", "unaligned", "at_least_once"]
 only counted (rule P29)."""
 
 
+class ListTimestamp(int):
+    """The timestamp of a list of records: the latest of theirs. `each` are all, in their order."""
+
+    each: tuple[int, ...]
+
+    def __new__(cls, each: tuple[int, ...]) -> ListTimestamp:
+        """Take the timestamps of one record or more."""
+        made = super().__new__(cls, max(each))
+        made.each = each
+        return made
+
+
 class Batch:
     """A list of records. `captured` is the handle of the snapshot that holds it, if one does."""
 

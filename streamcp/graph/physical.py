@@ -21,7 +21,7 @@ from streamcp.graph.logical import (
     Rebalance,
 )
 from streamcp.identifiers import ChannelId, SubtaskId
-from streamcp.operators.steps import Call, SinkStep, SourceStep
+from streamcp.operators.steps import BatchStep, Call, SinkStep, SourceStep
 
 T = TypeVar("T", bound=Hashable)
 
@@ -178,11 +178,14 @@ def _fused_with(graph: LogicalGraph, node: Node) -> Node | None:
 
 
 def starts_task(node: Node) -> bool:
-    """Sources, sinks and coroutine functions wait: each has a task of its own."""
+    """Sources, sinks and coroutine functions wait: each has a task of its own. So has a `batch`
+    with event time, which holds watermarks back: those of steps before it go on."""
     if isinstance(node.spec, SinkStep):
         return node.spec.kind != "plain"
     if isinstance(node.spec, SourceStep):
         return True
+    if isinstance(node.spec, BatchStep):
+        return node.timed
     return isinstance(node.spec, Call) and node.spec.calls is not None
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streamcp.graph.logical import LogicalGraph, Node, told
-from streamcp.operators.steps import BatchStep, MachineStep, ProcessStep, SourceStep, WindowStep
+from streamcp.operators.steps import MachineStep, ProcessStep, SourceStep, WindowStep
 
 
 def find_time_problems(graph: LogicalGraph) -> Iterator[str]:
     """Give the problems one by one, in the order of the steps within each kind."""
     yield from _half_timed(graph)
-    yield from _timed_batches(graph)
     yield from _untimed_machines(graph)
     yield from _untimed_ttl(graph)
     yield from _lonely_groups(graph)
@@ -28,18 +27,6 @@ def _half_timed(graph: LogicalGraph) -> Iterator[str]:
                 f"{told(node)} reads {told(timed)}, whose records have timestamps, and "
                 f"{told(without[0])}, whose records have none; give the source of the latter "
                 "watermarks=sc.Watermarks(...) as well"
-            )
-
-
-def _timed_batches(graph: LogicalGraph) -> Iterator[str]:
-    """A watermark may not pass the records of an open batch, nor wait for it as long as it waits
-    for more."""
-    for node in graph.nodes:
-        if node.timed and isinstance(node.spec, BatchStep):
-            yield (
-                f"{told(node)} makes batches of records with timestamps, which is not offered; "
-                "collect them in the state of a keyed process, or leave watermarks= of the source "
-                "out"
             )
 
 

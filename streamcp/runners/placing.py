@@ -139,7 +139,8 @@ class _Placing:
         """Records on their way have timestamps or none; they cannot be given any now."""
         task, sections = acknowledgement.subtask.task, acknowledgement.sections
         was_timed = any(handle.kind == "event_time" for handle in sections)
-        in_flight = sum(handle.records for handle in sections if handle.kind in IN_FLIGHT)
+        kinds = IN_FLIGHT | {"batch"}
+        in_flight = sum(handle.records for handle in sections if handle.kind in kinds)
         if in_flight and self._timed.get(task, was_timed) != was_timed:
             have = "have timestamps" if was_timed else "have no timestamps"
             raise RestoreRefused(

@@ -6,8 +6,11 @@ no channel and no pending list, so it is in every snapshot, with the time at whi
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
+from streamcp.elements import ListTimestamp
 from streamcp.operators.steps import BatchStep
 from streamcp.runtime.calling import Push
 from streamcp.runtime.gateway import TaskContext
@@ -80,7 +83,15 @@ class BatchRun:
         size = self._spec.max_size
         batches = [records[i : i + size] for i in range(0, len(records), size)]
         self.meter.records_out += len(batches)
-        self._emit(batches)
+        self._emit(self._emitted(batches))
+
+    def _emitted(self, batches: list[list[Any]]) -> list[Any]:
+        """Make of lists what is emitted."""
+        return batches
+
+    def earliest(self, after: int) -> int | None:
+        """The earliest timestamp behind `after` of what is open; None if there is none."""
+        return None
 
     # ---- snapshot and restore
 
@@ -97,3 +108,38 @@ class BatchRun:
         self.due = due if self.due is None else min(self.due, due)
         if len(self._open) >= self._spec.max_size:
             self.due = self._context.clock.wall_ms()
+
+
+class TimedBatchRun(BatchRun):
+    """The same where records are pairs with their timestamps: a list has the latest of them, and
+    carries all, so that `unbatch` gives each record its own back."""
+
+    __slots__ = ()
+
+    def _emitted(self, batches: list[list[Any]]) -> list[Any]:
+        """Pair each list with its timestamp."""
+        return [
+            ([value for value, _ in batch], ListTimestamp(tuple(at for _, at in batch)))
+            for batch in batches
+        ]
+
+    def earliest(self, after: int) -> int | None:
+        """Whatever is late already is not waited for."""
+        times = (one for _, at in self._open for one in _flat(at))
+        return min((at for at in times if at > after), default=None)
+
+
+def _flat(timestamp: int) -> Iterator[int]:
+    """The timestamps of the records in a list of lists, however deep."""
+    if isinstance(timestamp, ListTimestamp):
+        for one in timestamp.each:
+            yield from _flat(one)
+    else:
+        yield timestamp
+
+
+def timestamps_of(timestamp: int, values: Sequence[Any]) -> Iterable[int]:
+    """The timestamps of the records of a list: their own, if it still has as many records as the
+    list that was made of them; else that of the list."""
+    each = getattr(timestamp, "each", ())
+    return each if len(each) == len(values) else repeat(timestamp)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from streamcp.channel.input_watermarks import InputWatermarks
-from streamcp.elements import MIN_TIMESTAMP, IdleStatus, Mark, Watermark
+from streamcp.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, IdleStatus, Mark, Watermark
 
 Announced = tuple[str, int, bool]
 """Of a snapshot: the name of an input, its watermark, and whether it is idle."""
@@ -33,10 +33,13 @@ class EventTime:
     """The event time of a subtask whose inputs have `names`; untimed ones are `ignored`.
 
     `fire(watermark)` fires some timers up to a watermark, and says whether there was one;
-    `send(mark)` sends a mark on, behind everything emitted so far."""
+    `send(mark)` sends a mark on, behind everything emitted so far. `held(watermark)` is the
+    earliest timestamp behind a watermark of what is emitted only later, and must not be late then.
+    """
 
     __slots__ = (
         "_fire",
+        "_held",
         "_key_groups",
         "_names",
         "_send",
@@ -53,7 +56,9 @@ class EventTime:
         fire: Callable[[int], bool],
         send: Callable[[Mark], None],
         key_groups: int,
+        held: Callable[[int], int | None],
     ) -> None:
+        self._held = held
         self.inputs = InputWatermarks(len(names), ignored)
         self.watermark = MIN_TIMESTAMP
         self.idle = False  # as it was sent
@@ -77,7 +82,22 @@ class EventTime:
     @property
     def is_due(self) -> bool:
         """The inputs have announced something that is not worked off."""
-        return self.inputs.watermark > self.watermark or self.inputs.all_idle != self.idle
+        return self._next > self.watermark or self._next_idle != self.idle
+
+    @property
+    def _next(self) -> int:
+        """How far it may go: as the inputs have announced, but not past what is held, except at the
+        end, when nothing is held any longer."""
+        announced = self.inputs.watermark
+        if announced <= self.watermark or announced == MAX_TIMESTAMP:
+            return announced
+        held = self._held(self.watermark)
+        return announced if held is None else min(announced, held - 1)
+
+    @property
+    def _next_idle(self) -> bool:
+        """Whoever holds something is not idle yet."""
+        return self.inputs.all_idle and self._held(self.watermark) is None
 
     @property
     def earliest(self) -> int:
@@ -86,14 +106,15 @@ class EventTime:
 
     def work_off(self) -> bool:
         """Fire some timers, or send one mark on; False if nothing is due."""
-        target = self.inputs.watermark
+        target = self._next
         if target > self.watermark:
             if not self._fire(target):
                 self.reached(target)
             return True
-        if self.inputs.all_idle == self.idle:
+        idle = self._next_idle
+        if idle == self.idle:
             return False
-        self.send_idle(self.inputs.all_idle)
+        self.send_idle(idle)
         return True
 
     def reached(self, watermark: int) -> None:

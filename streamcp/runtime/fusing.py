@@ -47,7 +47,9 @@ from streamcp.operators.steps import (
     ProcessStep,
     ReduceStep,
     ScanStep,
+    UnbatchStep,
 )
+from streamcp.runtime.batching import timestamps_of
 from streamcp.runtime.blocking import MEASURED, BlockingNotices
 from streamcp.runtime.broadcast_steps import BroadcastRun
 from streamcp.runtime.calling import Push, Reporter, expanded
@@ -287,11 +289,16 @@ class LoopWriter:
 
     def _each(self, node: Node, number: int) -> None:
         """Write the loop over the values that a call returned as `m<number>`; those of a join come
-        with timestamps of their own."""
+        with timestamps of their own, and so do those of a list."""
         self._before.append(f"n{number} = 0")
         self._line(f"n{number} += len(m{number})")
-        taken = f"r{number}, t" if isinstance(node.spec, JoinStep) else f"r{number}"
-        self._line(f"for {taken} in m{number}:")
+        taken, values = f"r{number}", f"m{number}"
+        if isinstance(node.spec, JoinStep):
+            taken = f"r{number}, t"
+        elif self._timed and isinstance(node.spec, UnbatchStep):
+            self._names["timestamps_of"] = timestamps_of
+            taken, values = f"r{number}, t", f"zip(m{number}, timestamps_of(t, m{number}))"
+        self._line(f"for {taken} in {values}:")
         self._depth += 1
         self._onward(node, number, "main", f"r{number}", f"n{number}")
         self._depth -= 1

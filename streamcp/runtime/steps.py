@@ -28,7 +28,7 @@ from streamcp.operators.steps import (
     SinkStep,
 )
 from streamcp.operators.windows import LATE
-from streamcp.runtime.batching import BatchRun
+from streamcp.runtime.batching import BatchRun, TimedBatchRun
 from streamcp.runtime.broadcast_steps import BroadcastRun
 from streamcp.runtime.calling import Push, Reporter, with_service
 from streamcp.runtime.event_time import EventTime
@@ -169,9 +169,9 @@ class Chain:
 
     def _batch(self, node: Node, spec: BatchStep) -> BatchRun:
         if node not in self._batches:
-            self._batches[node] = BatchRun(
-                node.label, spec, self.push_behind(node), self.meters[node], self._context
-            )
+            emit, meter = self.push_behind(node), self.meters[node]
+            make = TimedBatchRun if node.timed else BatchRun
+            self._batches[node] = make(node.label, spec, emit, meter, self._context)
         return self._batches[node]
 
     def measure_calls(self) -> None:
@@ -324,6 +324,16 @@ class Chain:
         """Some step may set timers, or has something like them."""
         by_themselves = self._batches or self._expiries
         return bool(by_themselves) or any(run.has_timers for run in self._keyed.values())
+
+    @property
+    def has_batches(self) -> bool:
+        """Some step is a `batch`."""
+        return bool(self._batches)
+
+    def held_timestamp(self, after: int) -> int | None:
+        """The earliest timestamp behind `after` in the lists that `batch` steps are filling."""
+        held = (run.earliest(after) for run in self._batches.values())
+        return min((at for at in held if at is not None), default=None)
 
     @property
     def has_open_batches(self) -> bool:

@@ -32,6 +32,7 @@ from streamcp.checkpoint.failure_reason import FailureReason
 from streamcp.checkpoint.plan import Trigger
 from streamcp.checkpoint.snapshot import SectionKind, SubtaskStatistics
 from streamcp.elements import (
+    MAX_TIMESTAMP,
     Batch,
     CheckpointBarrier,
     Element,
@@ -158,7 +159,8 @@ class Subtask:
         ignored = gate.back | {n for n, port in enumerate(gate.ports) if port in untimed}
         names = [str(channel.id) for channel in gate.channels]
         groups = self.context.max_parallelism
-        return EventTime(names, ignored, self.fire_event_timers, self.output.send, groups)
+        fire, send, held = self.fire_event_timers, self.output.send, self.chain.held_timestamp
+        return EventTime(names, ignored, fire, send, groups, held)
 
     def __repr__(self) -> str:
         """Say what it waits for."""
@@ -530,6 +532,12 @@ class Subtask:
         if now - self._flushed_at >= BUFFER_TIMEOUT:
             self.hand_on()
         self.context.end_of_slice(now)
+        self._note_released()
+
+    def _note_released(self) -> None:
+        """Lists that held event time back may have gone on."""
+        if self.time is not None and self.chain.has_batches:
+            self.note_time()
 
     @property
     def timers_are_over(self) -> bool:
@@ -548,7 +556,10 @@ class Subtask:
         """Fire one due timer of each fused step, or let event time go on; False if none is due."""
         if self.timers_are_over:
             return False
-        return self.chain.fire_timers() or (self.time_is_due and self.work_off_time())
+        if self.chain.fire_timers():
+            self._note_released()
+            return True
+        return self.time_is_due and self.work_off_time()
 
     def fire_event_timers(self, watermark: int) -> bool:
         """Fire some timers of the fused steps up to a watermark, as far as there is room for what
@@ -558,6 +569,8 @@ class Subtask:
     def work_off_time(self) -> bool:
         """Let event time go on by one timer or one mark; False if nothing is due."""
         assert self.time is not None
+        if self.time.inputs.watermark == MAX_TIMESTAMP:  # nothing more comes into any list
+            self.chain.flush_batches()
         worked = self.time.work_off()
         self.note_time()
         return worked

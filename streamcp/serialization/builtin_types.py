@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import Any, Final
 
+from streamcp.elements import ListTimestamp
 from streamcp.serialization.shapes import Shape, UnwritableError
 
 _DTYPE: Final = re.compile(r"[<>|=]?[biufcmMSU]\d+(\[\w+\])?")
@@ -147,6 +148,12 @@ def _make_timezone(offset: dt.timedelta, name: str | None) -> dt.timezone:
     return dt.timezone(offset) if name is None else dt.timezone(offset, name)
 
 
+def _make_list_timestamp(each: tuple[int, ...]) -> ListTimestamp:
+    if not all(type(one) in (int, ListTimestamp) for one in each):
+        raise ValueError(f"no timestamps: {each!r}")
+    return ListTimestamp(each)
+
+
 def _text_shape(cls: type, name: str) -> Shape:
     return _shape(cls, name, lambda value: (str(value),), cls, str)
 
@@ -195,10 +202,19 @@ _STANDARD: Final = (
         dict,
     ),
 )
-_BY_CLASS: Final[dict[type, Shape]] = {shape.cls: shape for shape in _STANDARD}
+_OWN: Final = (
+    _shape(
+        ListTimestamp,
+        "streamcp.elements.ListTimestamp",
+        lambda value: (value.each,),
+        _make_list_timestamp,
+        tuple,
+    ),
+)
+_BY_CLASS: Final[dict[type, Shape]] = {shape.cls: shape for shape in (*_STANDARD, *_OWN)}
 
 BUILTIN_SHAPES: Final[dict[str, Shape]] = {
-    **{shape.name: shape for shape in _STANDARD},
+    **{shape.name: shape for shape in (*_STANDARD, *_OWN)},
     "numpy.ndarray": _shape(object, "numpy.ndarray", _take_array, _make_array, str, tuple, bytes),
     "numpy.generic": _shape(object, "numpy.generic", _take_scalar, _make_scalar, str, bytes),
 }

@@ -466,13 +466,6 @@ def test_streams_with_and_without_timestamps_cannot_be_united() -> None:
         job.validate(job.settings())
 
 
-def test_batches_of_timed_records_are_refused() -> None:
-    job, stream = timed([Click(1, 1)])
-    stream.batch(10, "1s", name="batch").sink(sc.discard(), name="out")
-    with pytest.raises(BuildError, match="batches of records with timestamps"):
-        job.validate(job.settings())
-
-
 async def test_broadcast_input_needs_no_event_time() -> None:
     @dataclass
     class Rules:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamcp.elements import ListTimestamp
 from streamcp.errors import SerializationError
 from streamcp.serialization.deserializer import Deserializer
 from streamcp.serialization.registry import TypeRegistry
@@ -42,7 +43,8 @@ VALUES = [
     collections.defaultdict(list, {"a": [1]}), collections.defaultdict(None, {1: 2}),
     collections.defaultdict(int), np.float64(1.5), np.int8(-3), np.bool_(True), np.str_("text"),
     np.str_(""), np.bytes_(b""), np.complex128(1j), np.datetime64("2024-01-01T05", "h"),
-    np.timedelta64(5, "ms"),
+    np.timedelta64(5, "ms"), ListTimestamp((3, 5, 4)),
+    ListTimestamp((ListTimestamp((3, 5)), ListTimestamp((4,)))),
 ]  # fmt: skip
 
 
@@ -117,6 +119,12 @@ def test_a_time_zone_class_of_the_user_is_refused_by_name() -> None:
         Serializer(TypeRegistry()).dumps(dt.datetime(2024, 1, 1, tzinfo=OwnZone()), step="s")
 
 
+def test_a_list_timestamp_keeps_that_of_each_record() -> None:
+    serializer = Serializer(TypeRegistry())
+    read = serializer.loads(serializer.dumps(ListTimestamp((3, 5, 4)), step="s"))
+    assert (read, read.each) == (5, (3, 5, 4))
+
+
 HOSTILE: list[tuple[str, tuple[Any, ...]]] = [
     ("collections.deque", (range(10**15), None)),
     ("collections.Counter", (range(10**15),)),
@@ -141,6 +149,8 @@ HOSTILE: list[tuple[str, tuple[Any, ...]]] = [
     ("numpy.ndarray", ("<i8", ("a",), b"12345678")),
     ("numpy.ndarray", ("<i8,<i8", (1,), b"1234567812345678")),
     ("numpy.generic", ("<i8", b"1234")),
+    ("streamcp.elements.ListTimestamp", ((),)),
+    ("streamcp.elements.ListTimestamp", (("1",),)),
     ("os.system", ("true",)),
 ]
 
