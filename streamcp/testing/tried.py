@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import random
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,8 +19,7 @@ from streamcp.config import Checkpoints, JobSettings, Restart
 from streamcp.errors import StreamcpError
 from streamcp.runners.handle import JobHandle, JobResult
 from streamcp.runners.life import JobLife
-from streamcp.testing.simulation.disk import SimulatedDisk
-from streamcp.testing.simulation.files import Files
+from streamcp.testing.memory import Memory, MemoryStorage
 from streamcp.testing.simulation.loop import Style
 from streamcp.testing.standing import StandingLoop
 from streamcp.testing.standins import StandIns
@@ -53,7 +51,7 @@ class TriedJob:
         self._stand_ins = stand_ins
         self._loop = StandingLoop(start_ms=start_ms, seed=seed, style=style)
         self._loop.on_rest = stand_ins.feeds.release
-        self._files = Files(SimulatedDisk(random.Random(0)))
+        self._memory = Memory()
         self._life: JobLife | None = None
         self._task: asyncio.Task[JobResult] | None = None
 
@@ -110,7 +108,7 @@ class TriedJob:
         """Kill the job as it stands, and start it from what was durable."""
         self.check_open()
         self._stand_ins.crash()
-        self._files = self._files.crashed(power_fails=False)
+        self._memory = self._memory.crashed()
         if not self._running.done():
             self._running.cancel()
             self._loop.run(_wait_for_end(self._running))
@@ -130,8 +128,7 @@ class TriedJob:
         clock, job = self._loop.clock, self._job
         storage = None
         if self._settings.checkpoints is not None:
-            process = self._files.disk.process()
-            storage = self._files.storage(_CHECKPOINTS, job.name, clock, process)
+            storage = MemoryStorage(self._memory, job.name)
         self._life = JobLife(
             self._stand_ins.graph(),
             self._settings,

@@ -240,22 +240,23 @@ AGGREGATES: list[tuple[Any, Any]] = [
 ]
 
 
-def _aggregated(aggregate: Any, value: Any, windows: sc.Windows, times: int) -> Case:
+def _aggregated(aggregate: Any, value: Any) -> Case:
+    """In sliding windows, whose parts are merged: of three that hold the same."""
     return case(
-        f"aggregate {type(aggregate).__name__} in {type(windows).__name__}",
-        lambda s: by_key(s).window(windows).aggregate(aggregate).map(lambda r: (r.key, r.value)),
+        f"aggregate {type(aggregate).__name__}",
+        lambda s: (
+            by_key(s)
+            .window(sc.Sliding("1m", "20s"))
+            .aggregate(aggregate)
+            .map(lambda result: (result.key, result.value))
+        ),
         [at(1, ("a", 3)), at(3, ("a", 1)), at(5, ("a", 2)), until(70)],
-        [("a", value)] * times,
+        [("a", value)] * 3,
         order=by_first,
     )
 
 
-AGGREGATED = [
-    _aggregated(aggregate, value, windows, times)
-    for aggregate, value in AGGREGATES
-    for windows, times in ((sc.Tumbling("1m"), 1), (sc.Sliding("1m", "20s"), 3))
-]
-"""In windows of their own, and in those whose parts are merged."""
+AGGREGATED = [_aggregated(aggregate, value) for aggregate, value in AGGREGATES]
 
 
 # ---- timers and what else is made of event time
