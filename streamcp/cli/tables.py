@@ -21,7 +21,8 @@ _STYLES = (_BUSY, _WAITING, _BACKPRESSURED, _ALIGNING)
 
 
 def step_table(before: JobView, now: JobView) -> Table:
-    """The steps task by task; rates and shares are those between the two views."""
+    """The steps task by task; rates and shares are those between the two views. Where there is
+    event time, also how far it has come."""
     table = _table()
     table.add_column("task", no_wrap=True, min_width=SHORTEST_NAME)
     table.add_column("busy/wait/back %", no_wrap=True)
@@ -29,13 +30,17 @@ def step_table(before: JobView, now: JobView) -> Table:
     table.add_column("step", no_wrap=True, min_width=SHORTEST_NAME)
     for name in ("in/s", "out/s", "records"):
         table.add_column(name, justify="right", no_wrap=True)
+    timed = any(step.watermark is not None for task in now.tasks for step in task.steps)
+    if timed:
+        table.add_column("event time", justify="right", no_wrap=True)
     earlier = {task.name: task for task in before.tasks}
     seconds = now.at - before.at
     for task in now.tasks:
         old = earlier.get(task.name, task)
         own = [_task_name(task), _shares(old, task, seconds), _queue(task)]
         for old_step, step in zip(old.steps, task.steps, strict=True):
-            table.add_row(*own, *_step_cells(old_step, step, seconds))
+            time = [words.event_time(step.watermark, now.time)] if timed else []
+            table.add_row(*own, *_step_cells(old_step, step, seconds), *time)
             own = [Text(), Text(), Text()]
     return table
 

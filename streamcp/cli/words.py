@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import orjson
@@ -9,6 +10,8 @@ import orjson
 from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.config import Checkpoints
 from streamcp.observability import events
+
+_DAY_MS = 86_400_000
 
 
 def duration(seconds: float | None) -> str:
@@ -26,6 +29,20 @@ def duration(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def event_time(watermark: int | None, now: int) -> str:
+    """How far a watermark is from `now`: `1.50 s behind`, `2 min 05 s ahead`; from a day on
+    as the time that it tells, `2013-01-05 12:00:00`. Nothing for None."""
+    if watermark is None:
+        return ""
+    behind = now - watermark
+    if abs(behind) < _DAY_MS:
+        return f"{duration(abs(behind) / 1000)} {'behind' if behind >= 0 else 'ahead'}"
+    try:
+        return f"{datetime.fromtimestamp(watermark / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):  # no year that a calendar has
+        return str(watermark)
 
 
 def size(count: int) -> str:

@@ -137,6 +137,7 @@ class JobLife:
             state=self._state,
             attempt=attempt.number if attempt is not None else 0,
             at=now,
+            time=self._clock.wall_ms(),
             mode=(mode or checkpoints.mode) if checkpoints is not None else "none",
             restored_from=self._restored_from,
             last_checkpoint=self._last_checkpoint,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from streamcp.channel.channel import UNLIMITED
 from streamcp.checkpoint.statistics import CheckpointStatistics
+from streamcp.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from streamcp.graph.logical import Node
 from streamcp.graph.physical import PhysicalPlan
 from streamcp.runtime.subtask import Subtask
@@ -20,7 +21,10 @@ class StepView:
     """A step: records of all its subtasks since the attempt began.
 
     `cache_hits` and `cache_misses` are of a lookup: records that were answered without a call of
-    their own, and with one."""
+    their own, and with one.
+
+    `watermark`: how far event time has come in all its subtasks that go on, in milliseconds since
+    the epoch; None without event time, before the first watermark, and behind the last."""
 
     name: str
     verb: str
@@ -30,6 +34,7 @@ class StepView:
     retries: int
     cache_hits: int = 0
     cache_misses: int = 0
+    watermark: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,8 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job at one moment. `at` is monotonic seconds; rates are differences of two views.
+    """A job at one moment. `at` is monotonic seconds; rates are differences of two views. `time` is
+    the clock of the machine, in milliseconds since the epoch.
 
     `last_checkpoint` is the newest complete one that a later run can continue from."""
 
@@ -63,6 +69,7 @@ class JobView:
     state: JobState
     attempt: int
     at: float
+    time: int
     mode: str
     restored_from: int | None
     last_checkpoint: int | None
@@ -111,4 +118,12 @@ def _step_view(node: Node, subtasks: Sequence[Subtask]) -> StepView:
         retries=sum(meter.retries for meter in meters),
         cache_hits=sum(meter.cache_hits for meter in meters),
         cache_misses=sum(meter.cache_misses for meter in meters),
+        watermark=_watermark(subtasks),
     )
+
+
+def _watermark(subtasks: Sequence[Subtask]) -> int | None:
+    """The same for all steps of a task: they work records off together."""
+    reached = [one.time.watermark for one in subtasks if one.time is not None and not one.finished]
+    least = min(reached, default=MAX_TIMESTAMP)
+    return None if least in (MIN_TIMESTAMP, MAX_TIMESTAMP) else least

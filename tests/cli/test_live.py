@@ -13,15 +13,23 @@ from streamcp.observability.events import CheckpointTriggered
 from streamcp.runners import local
 from streamcp.runners.view import JobView, StepView, TaskView
 
+NOW = 1_700_000_000_000
+
 
 def _view(
-    at: float, records: int, *, queued: int = 0, finished: bool = False, aligning: float = 0.0
+    at: float,
+    records: int,
+    *,
+    queued: int = 0,
+    finished: bool = False,
+    aligning: float = 0.0,
+    watermark: int | None = None,
 ) -> JobView:
-    step = StepView("parse", "lookup", records, records * 2, 3, 0, 6, 2)
+    step = StepView("parse", "lookup", records, records * 2, 3, 0, 6, 2, watermark)
     task = TaskView(
         "work", 2, at * 0.5, at * 0.2, at * 0.3, aligning, records, queued, 400, finished, (step,)
     )
-    return JobView("j", "running", 1, at, "adaptive", None, None, (task,), ())
+    return JobView("j", "running", 1, at, NOW, "adaptive", None, None, (task,), ())
 
 
 def _drawn(table: RenderableType) -> str:
@@ -42,6 +50,14 @@ def test_steps_show_rates_shares_and_queues() -> None:
 def test_source_that_waits_for_others_of_its_group_says_so() -> None:
     now = _view(12.0, 1, aligning=1.0)
     assert " align 33 " in _drawn(step_table(_view(10.0, 1), now))
+
+
+def test_event_time_is_shown_behind_the_clock_where_there_is_any() -> None:
+    with_time = _view(12.0, 1, watermark=NOW - 3_500)
+    text = _drawn(step_table(_view(10.0, 1), with_time))
+    assert "event time" in text
+    assert "3.50 s behind" in text
+    assert "event time" not in _drawn(step_table(_view(10.0, 1), _view(12.0, 1)))
 
 
 def test_finished_task_says_so() -> None:

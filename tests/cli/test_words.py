@@ -7,6 +7,8 @@ from streamcp.cli import words
 from streamcp.config import Checkpoints
 from streamcp.observability import events
 
+NOW = 1_700_000_000_000
+
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
@@ -85,3 +87,18 @@ def test_settings_are_told_in_a_line() -> None:
         "unaligned checkpoints every 5s in cp"
     )
     assert "only on request" in words.checkpointing(Checkpoints(to="cp"))
+
+
+@pytest.mark.parametrize(
+    ("watermark", "text"),
+    [
+        (None, ""),
+        (NOW, "0 µs behind"),
+        (NOW - 1_500, "1.50 s behind"),
+        (NOW + 125_000, "2 min 05 s ahead"),
+        (1_357_387_200_000, "2013-01-05 12:00:00"),
+        (-(10**16), str(-(10**16))),
+    ],
+)
+def test_event_time_is_told_by_the_clock_or_as_a_time(watermark: int | None, text: str) -> None:
+    assert words.event_time(watermark, NOW) == text
