@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 # So many callbacks without a rest are no work any more, but something that goes round in circles.
 _LIMIT = 50_000
+# Who waits for an end waits for so many callbacks at most, however much time passes in them.
+_LONGEST_RUN = 1_000_000
 # What one look at the monotonic clock costs: tasks that share the loop by measured time take turns.
 _LOOK = 1e-6
 # What it costs after so many at one moment: then a task has its turn for one look, so that also
@@ -65,20 +67,22 @@ class StandingLoop(SimulatedLoop):
         super().__init__(random.Random(seed), clock, style=style, thread_times=(0.0,))
         self.on_rest: Callable[[], bool] = lambda: False
         self._until = 0.0
+        self._last_step = math.inf
 
     def advance(self, seconds: float) -> None:
         """Run what is ready now, then move time on by `seconds`, from timer to timer.
 
         Raises StreamcpError if at one moment there is no end of what is ready."""
-        self._until = self.clock.now + seconds
+        self._until, self._last_step = self.clock.now + seconds, math.inf
         with _aside(), self._explained():
             self.run_forever()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end; time moves on as it needs.
 
-        Raises what it raises, and WaitsForever if it would never end."""
-        self._until = math.inf
+        Raises what it raises, WaitsForever if nothing would ever happen again, and StreamcpError
+        if there is no end of what happens."""
+        self._until, self._last_step = math.inf, self.steps + _LONGEST_RUN
         with _aside(), self._explained():
             return self.run_until_complete(main)
 
@@ -96,9 +100,8 @@ class StandingLoop(SimulatedLoop):
             yield
         except StepLimit as error:
             raise StreamcpError(
-                f"the job does not come to rest: at one moment of its time there was no end of "
-                f"what it had to do ({error}); is there a loop whose records never leave it, or a "
-                "timer that sets itself again at once?"
+                f"the job does not come to rest ({error}): is there a loop whose records never "
+                "leave it, a timer that sets itself again, or something that is tried for ever?"
             ) from error
 
     def _fire_timers(self, ready: Any) -> None:
@@ -107,7 +110,7 @@ class StandingLoop(SimulatedLoop):
             due = self._next_timer()
             if due is None or due > self.clock.now + _SAME:
                 self._standing.rest()
-                self.limit = self.steps + _LIMIT
+                self.limit = int(min(self.steps + _LIMIT, self._last_step))
                 if self.on_rest():
                     return
                 if self._until < math.inf and (due is None or due > self._until + _SAME):

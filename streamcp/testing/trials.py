@@ -7,6 +7,7 @@ nothing of what its steps do.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
@@ -108,9 +109,16 @@ class Trial:
         a source without watermarks together, those of one with watermarks one by one, each with
         the watermark behind it. `split` is needed where a source has several.
 
-        Raises StreamcpError for a source or split that is not there, and for one that has ended."""
+        Raises StreamcpError for a source or split that is not there, for one that has ended, and
+        for what is no collection of records: a text, or a single record."""
         self._tried.check_open()
-        self._stand_ins.feeds.add(self._source(source), split, records)
+        label = self._source(source)
+        if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
+            raise StreamcpError(
+                f"feed({label!r}, {reprlib.repr(records)}) takes any number of records: write "
+                f"feed({label!r}, [record])"
+            )
+        self._stand_ins.feeds.add(label, split, records)
 
     def end(self, source: str | Stream[Any] | Source[Any], *, split: Any = None) -> None:
         """Let a source end behind what it was given, or one split of it.

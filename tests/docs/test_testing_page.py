@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from streamcp.state.keyed import KeyedState
 from tests.docs.pages import programs_of
 
 PROGRAM = "\n".join(programs_of("testing.md"))
@@ -27,7 +29,7 @@ def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     module = ModuleType("testing_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.chdir(tmp_path)
-    exec(PROGRAM, module.__dict__)
+    exec(compile(PROGRAM, "test_orders.py", "exec"), module.__dict__)
     return module
 
 
@@ -47,3 +49,18 @@ def test_test_of_the_page_passes_and_writes_no_file(
 
 def test_every_test_of_the_page_is_run(page: ModuleType) -> None:
     assert len([key for key in vars(page) if key.startswith("test_")]) == len(NAMES)
+
+
+def test_report_of_the_page_is_that_of_a_step_whose_timers_are_lost(
+    page: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restored = KeyedState.restore
+
+    def without_timers(self: KeyedState, rows: Any) -> None:
+        restored(self, [(*row[:2], ()) for row in rows])
+
+    monkeypatch.setattr(KeyedState, "restore", without_timers)
+    text = (Path(__file__).parents[2] / "docs/how-to/testing.md").read_text(encoding="utf-8")
+    with pytest.raises(AssertionError) as caught:
+        page.test_hourly_totals_do_not_depend_on_circumstances()
+    assert f"```\n{caught.value}\n```" in text

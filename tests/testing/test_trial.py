@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pytest
 import uvloop
 
 import streamcp as sc
-from streamcp.testing import trial
+from streamcp.testing import standing, trial
 
 MEMORY = sc.Checkpoints(to="nowhere")
 
@@ -630,6 +631,13 @@ async def test_unknown_names_are_told_with_the_known_ones() -> None:
             running.feed(7, [1])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("records", ["abc", b"abc", {"a": 1}, 7])
+async def test_what_is_no_collection_of_records_is_not_fed(records: Any) -> None:
+    async with trial(totals()) as running:
+        with pytest.raises(sc.StreamcpError, match=r"write feed\('numbers', \[record\]\)"):
+            running.feed("numbers", records)
+
+
 async def test_ended_source_takes_no_more() -> None:
     async with trial(totals()) as running:
         running.end("numbers")
@@ -660,7 +668,10 @@ async def test_naive_start_and_bare_number_as_duration_are_refused() -> None:
             await running.advance(30)  # type: ignore[arg-type]
 
 
-async def test_job_that_goes_round_in_circles_is_told_so() -> None:
+async def test_job_that_goes_round_in_circles_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing, "_LIMIT", 2_000)
+    monkeypatch.setattr(standing, "_MANY_LOOKS", 1_000)
+
     def again(timestamp: int, state: Sum, ctx: sc.KeyContext[int]) -> None:
         ctx.set_timer(after="0s")
 
@@ -676,6 +687,21 @@ async def test_job_that_goes_round_in_circles_is_told_so() -> None:
     with pytest.raises(sc.StreamcpError, match="does not come to rest"):
         await running.settle()
     await running.__aexit__(ValueError, ValueError(), None)
+
+
+async def test_call_that_is_tried_for_ever_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing, "_LONGEST_RUN", 2_000)
+
+    async def poll(number: int) -> int:
+        for _ in itertools.count():
+            await asyncio.sleep(1)
+        return number
+
+    async with trial(mapped(poll)) as running:
+        running.feed("numbers", [1])
+        await running.advance("1h")
+        with pytest.raises(sc.StreamcpError, match="does not come to rest"):
+            await running.finish()
 
 
 # ---- beside the loop of the test

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamcp as sc
 from streamcp.elements import EndOfInput, IdleStatus, Watermark
-from streamcp.testing.given import At, On
+from streamcp.testing.given import Advance, At, On
 from tests.testing.verified_steps import Case, Sum, by_first, case
 
 T = 1_700_000_040_000
@@ -293,6 +293,14 @@ TIMED = [
         [("a", 3), ("b", 5), ("a", 7)],
         order=by_first,
         seeds=(0,),
+    ),
+    case(
+        "batch and unbatch in event time",
+        lambda s: told(
+            by_key(s.batch(2, "10s", name="lists").unbatch()).window(sc.Tumbling("1m")).count()
+        ),
+        [at(1, ("a", 1)), at(2, ("a", 2)), at(3, ("a", 3)), until(65), Advance("10s")],
+        [("a", 0, 60, 3)],
     ),
     case(
         "deduplicate within event time",
