@@ -122,10 +122,13 @@ class KeyContext(Generic[K]):
         Raises SettingsError for a float, a naive datetime, a bare number as duration, and unless
         exactly one of both is given; DefinitionError without an `on_timer`, and for
         `clock="event"` on a stream without watermarks."""
-        if (at is None) == (after is None):
-            raise SettingsError('set_timer() takes one of a time and after=, e.g. after="30s"')
         effects = self._effects
         clock = clock or effects.clock
+        if at.__class__ is int and after is None:  # the usual one first
+            effects.set_timer(at, clock)
+            return
+        if (at is None) == (after is None):
+            raise SettingsError('set_timer() takes one of a time and after=, e.g. after="30s"')
         if after is None:
             effects.set_timer(milliseconds(at, setting="set_timer(at)"), clock)
             return

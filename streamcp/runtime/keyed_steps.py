@@ -76,26 +76,31 @@ class Effects:
 
     def set_timer(self, at: int, clock: TimerClock, /) -> None:
         """Remember a timer."""
-        self._refuse_if_ended()
+        if self.ended or clock != self.clock or not self.may_set_timers:
+            self._check_timer(clock)
+            self._refuse_without_function()
+        self.used = True
+        self._timers.append((at, clock, True))
+
+    def delete_timer(self, at: int, clock: TimerClock, /) -> None:
+        """Remember that a timer is to be forgotten."""
+        self._check_timer(clock)
+        self.used = True
+        self._timers.append((at, clock, False))
+
+    def _refuse_without_function(self) -> None:
         if not self.may_set_timers:
             raise DefinitionError(
                 "set_timer() needs a function to call: give the step on_timer=..."
             )
-        self._remember(at, clock, is_set=True)
 
-    def delete_timer(self, at: int, clock: TimerClock, /) -> None:
-        """Remember that a timer is to be forgotten."""
+    def _check_timer(self, clock: TimerClock) -> None:
         self._refuse_if_ended()
-        self._remember(at, clock, is_set=False)
-
-    def _remember(self, at: int, clock: TimerClock, *, is_set: bool) -> None:
         if clock != self.clock and clock == "event":
             raise DefinitionError(
                 "an event-time timer needs watermarks: give the source "
                 'watermarks=sc.Watermarks(...), or write clock="processing"'
             )
-        self.used = True
-        self._timers.append((at, clock, is_set))
 
     def emit(self, output: str, value: Any, /) -> None:
         """Remember a value for a side output."""
@@ -281,7 +286,7 @@ class KeyedRun:
             at = None if time is None else time.earliest
             emitted = self._fired(*popped, PROCESSING, emitted_at=at)
             if emitted:
-                self._emit(emitted)
+                self._emit(list(emitted))
         return True
 
     def fire_event_timers(self, watermark: int, most: int) -> bool:
@@ -306,7 +311,7 @@ class KeyedRun:
 
     def _fired(
         self, timestamp: int, entry: Entry, clock: int, *, emitted_at: int | None
-    ) -> list[Any]:
+    ) -> Sequence[Any]:
         """Call `on_timer`, and return what it gives as it is emitted."""
         state, context = self.state, self.context
         if entry.epoch != state.epoch:
@@ -329,11 +334,14 @@ class KeyedRun:
         state.timer_done(entry, timestamp, clock)
         if expiry is not None:
             expiry.state.update(entry, moment)
-        over = clock == EVENT and context.watermark == MAX_TIMESTAMP and not self.finite_timers
-        self.commit(entry, emitted_at, time_is_over=over)
+        if self.effects.used:
+            over = clock == EVENT and context.watermark == MAX_TIMESTAMP and not self.finite_timers
+            self.commit(entry, emitted_at, time_is_over=over)
+        if not results:
+            return ()
         self._meter.records_out += len(results)
         if emitted_at is None or self.stamped:
-            return list(results)
+            return results
         return [(value, emitted_at) for value in results]
 
     def _on_copy(self, fn: Callable[..., Any], serializer: Serializer) -> Callable[..., Any]:

@@ -11,8 +11,8 @@ that are older than its own epoch. How they are frozen is told elsewhere.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
 from typing import Any
 
 from streamcp.checkpoint.incremental import Base, base_of_next
@@ -155,12 +155,9 @@ class KeyedState:
             if entry.epoch != self.epoch:
                 self.preserve(entry)
             timers.add(timestamp)
-            self._push_timer(timestamp, entry.key, clock)
-
-    def _push_timer(self, timestamp: int, key: Any, clock: int) -> None:
-        # The count keeps the order of registration, and keys from being compared.
-        self._timer_count += 1
-        heapq.heappush(self._timers[clock], (timestamp, self._timer_count, key))
+            # The count keeps the order of registration, and keys from being compared.
+            self._timer_count = count = self._timer_count + 1
+            heappush(self._timers[clock], (timestamp, count, entry.key))
 
     def next_timer(self, clock: int = PROCESSING) -> int | None:
         """The time of the earliest timer, which may have been cleared since."""
@@ -172,7 +169,7 @@ class KeyedState:
         `timer_done`, so that a snapshot in between still holds it."""
         timers = self._timers[clock]
         while timers and timers[0][0] <= now:
-            timestamp, _, key = heapq.heappop(timers)
+            timestamp, _, key = heappop(timers)
             entry = self.entries.get(key)
             if entry is not None and entry.timers and timestamp in entry.timers[clock]:
                 return timestamp, entry
@@ -185,7 +182,7 @@ class KeyedState:
             timestamp, _, key = timers[0]
             if self.has_timer(key, timestamp, clock):
                 return True
-            heapq.heappop(timers)
+            heappop(timers)
         return False
 
     def has_timer(self, key: Any, timestamp: int, clock: int = PROCESSING) -> bool:

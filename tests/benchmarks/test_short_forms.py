@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import backpressure, endurance, incremental, micro, outstanding, windows
+from benchmarks import backpressure, endurance, incremental, micro, outstanding, timers, windows
 from benchmarks.harness import Suite, main
 from benchmarks.nexmark import measuring as nexmark
 
@@ -71,6 +71,13 @@ def test_micro_measures(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", windows.SUITE.benchmarks)
 def test_windows_measures(name: str, tmp_path: Path) -> None:
     rows = run(windows.SUITE, windows.Sizes(records=2000, rounds=1), name, tmp_path)
+
+    assert all(math.isfinite(row["value"]) for row in rows)
+
+
+@pytest.mark.parametrize("name", timers.SUITE.benchmarks)
+def test_timers_measures(name: str, tmp_path: Path) -> None:
+    rows = run(timers.SUITE, timers.Sizes(records=2000, rounds=1), name, tmp_path)
 
     assert all(math.isfinite(row["value"]) for row in rows)
 
