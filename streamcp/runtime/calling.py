@@ -14,6 +14,7 @@ from streamcp.graph.logical import Node
 from streamcp.operators.failures import Failure
 from streamcp.operators.steps import OnError
 from streamcp.runtime.meters import StepMeter
+from streamcp.serialization.stable_hash import stable_hash
 
 Push = Callable[[list[Any]], None]
 """Hands records on to whatever comes next; the list must not be changed afterwards."""
@@ -42,8 +43,9 @@ class Reporter:
     def failure(self, record: Any, error: Exception, attempts: int = 1) -> Failure[Any] | None:
         """Return what is diverted, or None where the record is dropped.
 
-        Raises StepFailed where the step's errors fail the job, and what `strict` has found."""
-        if isinstance(error, StrictFailed):
+        Raises StepFailed where the step's errors fail the job; what `strict` has found, and the
+        failure of a key function, are not the step's own."""
+        if isinstance(error, StrictFailed | KeyFailed):
             raise error
         if self._on_error == "fail":
             raise self.step_failed(record, error) from error
@@ -78,13 +80,33 @@ class Reporter:
         )
 
 
+class KeyFailed(StepFailed):
+    """A key function failed, or gave no usable key: no step can be told whose record that is."""
+
+
+def sure_key(node: Node, key: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Let the key function behind a step fail as it does at an exchange, also where the step that
+    reads by key is fused, and drops or diverts its own failures."""
+    failed = key_failure(node)
+
+    def found(record: Any) -> Any:
+        try:
+            own = key(record)
+            stable_hash(own)
+        except Exception as error:  # whatever a user's function raises
+            failed(record, error)
+        return own
+
+    return found
+
+
 def key_failure(node: Node) -> Callable[..., None]:
     """Make what says that the key function behind a step failed, or gave no usable key."""
 
     def failed(record: Any, error: Exception, timestamp: int | None = None) -> None:
         if isinstance(error, StrictFailed):
             raise error
-        raise StepFailed(
+        raise KeyFailed(
             f"key_by behind step {node.label!r} ({node.place}) failed at record {shown(record)}: "
             f"{describe(error)}"
         ) from error

@@ -30,7 +30,7 @@ from streamcp.operators.steps import (
 from streamcp.operators.windows import LATE
 from streamcp.runtime.batching import BatchRun, TimedBatchRun
 from streamcp.runtime.broadcast_steps import BroadcastRun
-from streamcp.runtime.calling import Push, Reporter, with_service
+from streamcp.runtime.calling import Push, Reporter, sure_key, with_service
 from streamcp.runtime.event_time import EventTime
 from streamcp.runtime.expiry import Expiry
 from streamcp.runtime.fusing import Loop
@@ -265,7 +265,7 @@ class Chain:
                 raise AssertionError(f"no keyed step: {spec!r}")
         expiry = self.expiry(node)
         run = KeyedRun(
-            [self.strict.key(node, key) for key in keys_of(node)],
+            [self.strict.key(node, key) for key in self._keys(node)],
             self.keyed_state(node, make) if expiry is None else expiry.state,
             self.push_behind(node),
             self.reporter(node),
@@ -285,6 +285,15 @@ class Chain:
             on_timer = None if on_timer is None else self.strict.keyed(node, on_timer)
             run.process(functions, on_timer, context.serializer)
         return run
+
+    def _keys(self, node: Node) -> list[Callable[[Any], Any]]:
+        """The key functions of a step. Behind an exchange they have been called before; where the
+        failures of a fused step do not fail the job, those of its key function do all the same."""
+        keys = keys_of(node)
+        if node is self._plan.head or self.reporter(node).fails:
+            return keys
+        [before] = node.inputs
+        return [sure_key(before.node, key) for key in keys]
 
     def side(self, node: Node) -> Callable[[str, list[Any]], None]:
         """Make what takes records for the side outputs of a step; each is wired once."""

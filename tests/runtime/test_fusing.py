@@ -143,6 +143,24 @@ def test_failing_key_function_names_the_record() -> None:
     assert "record 1" in str(first_cause(caught.value))
 
 
+@pytest.mark.parametrize("key", [lambda record: record.missing, lambda record: [record]])
+@pytest.mark.parametrize("on_error", ["drop", "divert"])
+def test_failing_key_function_of_a_fused_step_fails_the_job_as_that_of_an_exchange_does(
+    on_error: str, key: Callable[[int], Any]
+) -> None:
+    def build(stream: Any) -> Any:
+        keyed = stream.key_by(key)
+        return keyed.process(lambda record, state, ctx: [record], state=dict, on_error=on_error)
+
+    job = Job([1], build)
+    with pytest.RaisesGroup(StepFailed, flatten_subgroups=True) as caught:
+        job.run()
+    text = str(first_cause(caught.value))
+    assert "key_by behind step 'source'" in text
+    assert "record 1" in text
+    assert job.out == job.errors == []
+
+
 # What a verb draws, and what it makes of a list.
 IN_A_CHAIN: dict[str, tuple[Callable[[Any], Any], Callable[[list[int]], list[int]]]] = {
     "map": (lambda s: s.map(lambda n: n + 1), lambda records: [n + 1 for n in records]),
