@@ -44,18 +44,20 @@ class StandIns:
         services: Mapping[Any, Any],
         splits: Mapping[str, Sequence[Any]],
         *,
+        fakes: Mapping[Any, Any] | None = None,
         collect_late: bool = True,
         call: Call = make_call,
     ) -> None:
-        """With `collect_late` late records are kept, also where nobody reads them. `call` is how
-        sinks that wait call their target."""
+        """`fakes` stand in for services that `services` does not name. With `collect_late` late
+        records are kept, also where nobody reads them. `call` is how sinks that wait call their
+        target."""
         self._graph = graph
         self._collects_late = collect_late
         self._call = call
         self._splits = splits
         self.feeds = Feeds()
         self.written: dict[str, Target] = {}
-        self._openers = _openers(graph, services)
+        self._openers = _openers(graph, services, fakes or {})
         kinds: dict[str, Any] = {
             "source": SourceStep,
             "sink": SinkStep,
@@ -162,7 +164,9 @@ def _check_splits(graph: LogicalGraph, splits: Mapping[str, Sequence[Any]]) -> N
 # ---- services
 
 
-def _openers(graph: LogicalGraph, services: Mapping[Any, Any]) -> dict[Opener, Opener]:
+def _openers(
+    graph: LogicalGraph, services: Mapping[Any, Any], fakes: Mapping[Any, Any]
+) -> dict[Opener, Opener]:
     """What opens the stand-in of each service; the same service is shared as before."""
     used: dict[Any, list[str]] = {}
     for node in graph.nodes:
@@ -171,21 +175,22 @@ def _openers(graph: LogicalGraph, services: Mapping[Any, Any]) -> dict[Opener, O
     for opener in services:
         if opener not in used:
             raise DefinitionError(
-                f"trial(services={{{_name(opener)}: ...}}) replaces nothing of job {graph.job!r}: "
+                f"services={{{_name(opener)}: ...}} replaces nothing of job {graph.job!r}: "
                 f"its steps use {known(map(_name, used))}"
             )
+    stand_ins = {**fakes, **services}
     missing = [
         f"  {_name(opener)}, used by {known(labels)}"
         for opener, labels in used.items()
-        if opener not in services
+        if opener not in stand_ins
     ]
     if missing:
         raise DefinitionError(
-            "a trial touches nothing outside: write trial(job, services={opener: stand_in}) for\n"
+            "nothing outside is touched here: write services={opener: stand_in} for\n"
             + "\n".join(missing)
             + "\n(an opener that touches nothing outside may stand in for itself)"
         )
-    return {opener: _opener(stand_in) for opener, stand_in in services.items()}
+    return {opener: _opener(stand_ins[opener]) for opener in used}
 
 
 def _opener(stand_in: Any) -> Opener:

@@ -48,7 +48,8 @@ def trial(
     of a restart.
 
     - `services`: for each opener of a `uses=` what stands in for the service. A function or class
-      is called to open it, a context manager is entered, any other object is the service.
+      is called to open it, a context manager is entered, any other object is the service. One
+      that is not named here is the fake that `Job(fakes=...)` names.
     - `start`: the date at the beginning, milliseconds since the epoch or an aware datetime.
     - `splits`: the splits of each divided source, by its name; one that is not named here has one.
     - `checkpoints`: instead of the job's own; a job without can take none.
@@ -58,7 +59,7 @@ def trial(
     if not isinstance(job, Job):
         called = getattr(job, "__name__", type(job).__name__)
         raise DefinitionError(f"trial({called}): write trial({called}()); it takes a Job")
-    stand_ins = StandIns(job.graph, services or {}, splits or {})
+    stand_ins = StandIns(job.graph, services or {}, splits or {}, fakes=job.fakes)
     tried = TriedJob(job, stand_ins, checkpoints, start_ms=_milliseconds(start))
     return Trial(job, stand_ins, tried)
 

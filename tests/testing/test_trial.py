@@ -518,8 +518,8 @@ async def fetch(number: int, http: Http) -> str:
     return await http.get(number)
 
 
-def fetching() -> sc.Job:
-    job = sc.Job("fetching", checkpoints=MEMORY)
+def fetching(**options: Any) -> sc.Job:
+    job = sc.Job("fetching", checkpoints=MEMORY, **options)
     numbers = job.source(sc.items([0]), name="numbers")
     numbers.map(fetch, uses=open_http, name="fetch").sink(Ledger, name="out")
     return job
@@ -561,6 +561,22 @@ async def test_plain_object_and_mock_are_the_service_itself() -> None:
             running.feed("numbers", [1])
             assert await running.results("out") == [expected]
     mock.get.assert_awaited_once_with(1)
+
+
+async def test_fake_of_the_job_stands_in_where_the_trial_names_no_service() -> None:
+    class Fake:
+        async def get(self, number: int) -> str:
+            return "named"
+
+    @asynccontextmanager
+    async def fake_http() -> AsyncIterator[Http]:
+        yield Http([])
+
+    job = fetching(fakes={open_http: fake_http, "numbers": sc.items([9])})
+    for services, expected in ((None, "page 1"), ({open_http: Fake()}, "named")):
+        async with trial(job, services=services) as running:
+            running.feed("numbers", [1])
+            assert await running.results("out") == [expected]
 
 
 async def test_service_that_is_not_replaced_is_refused_with_the_steps_that_use_it() -> None:
