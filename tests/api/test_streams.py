@@ -309,7 +309,7 @@ REFUSED: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ("scan_value", lambda s, k: k.scan(0, max), "not a value"),
     ("scan_start", lambda s, k: k.scan(slow, max), "plain function"),
     ("misspelt", lambda s, k: s.map(slow, concurency=2), "did you mean 'concurrency'"),
-    ("unknown", lambda s, k: s.map(slow, journal=True), "no option 'journal'"),
+    ("unknown", lambda s, k: s.map(slow, colour=1), "no option 'colour'"),
     ("executor_kind", lambda s, k: s.map(slow, executor="thread"), "for plain functions"),
     ("executor_word", lambda s, k: s.map(str, executor="fiber"), "write 'thread', 'process'"),
     (

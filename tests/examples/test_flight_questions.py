@@ -144,7 +144,7 @@ def test_tours_are_what_sql_answers(world: World) -> None:
             WINDOW earlier AS (PARTITION BY tailnum ORDER BY due)
         ), numbered AS (
             SELECT *, sum(is_first) OVER (
-                PARTITION BY tailnum ORDER BY due ROWS UNBOUNDED PRECEDING
+                PARTITION BY tailnum ORDER BY due, is_first DESC ROWS UNBOUNDED PRECEDING
             ) AS tour FROM begun
         )
         SELECT tailnum, count(*), strftime(min(due), '%Y-%m-%dT%H:%M:%SZ'),

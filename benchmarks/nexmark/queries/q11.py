@@ -78,7 +78,7 @@ SQL = """
     ), numbered AS (
         SELECT bidder, time,
             sum(is_first) OVER (
-                PARTITION BY bidder ORDER BY time ROWS UNBOUNDED PRECEDING
+                PARTITION BY bidder ORDER BY time, is_first DESC ROWS UNBOUNDED PRECEDING
             ) AS session
         FROM begun
     )
