@@ -172,14 +172,15 @@ class JournalSegments:
         self._segment_of: dict[int, int] = {}
         self._waiting: dict[int, int] = {}  # per segment: answers that do not count yet
         self._newest: dict[int, int] = {}  # per segment: the newest cut before which one counts
-        self.current = 1
-        self._hold(0, carried)
+        self._current = 1
+        self._add(0, carried)
 
-    def written(self, serials: Iterable[int]) -> None:
-        """Answers are in the current segment, or may be."""
-        self._hold(self.current, serials)
+    def hold(self, serials: Iterable[int]) -> int:
+        """Answers are about to be written; return the segment that they belong to."""
+        self._add(self._current, serials)
+        return self._current
 
-    def _hold(self, segment: int, serials: Iterable[int]) -> None:
+    def _add(self, segment: int, serials: Iterable[int]) -> None:
         for serial in serials:
             self._segment_of[serial] = segment
             self._waiting[segment] = self._waiting.get(segment, 0) + 1
@@ -199,8 +200,8 @@ class JournalSegments:
             for segment, newest in self._newest.items()
             if not self._waiting[segment] and newest < checkpoint_id
         ]
-        if self.current in self._newest:
-            self.next()
+        if self._current in self._newest:
+            self._current += 1
         for segment in covered:
             del self._newest[segment], self._waiting[segment]
         return covered
@@ -209,9 +210,9 @@ class JournalSegments:
         """Name all segments that there are."""
         return list(self._newest)
 
-    def next(self) -> None:
-        """Leave the current segment: nothing more is written to it."""
-        self.current += 1
+    def leave(self, segment: int) -> None:
+        """Nothing more may be written to a segment."""
+        self._current = max(self._current, segment + 1)
 
 
 def by_step(answers: Iterable[Answer]) -> Mapping[str, LeftAnswers]:

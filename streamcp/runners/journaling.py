@@ -51,7 +51,7 @@ async def open_journal(
     """Read what is left, and begin the journal of the attempt.
 
     Raises StorageError if the journal of an earlier attempt cannot be read or has a newer
-    format."""
+    format, or if what is left cannot be written."""
     own = storage.journal()
     base = 0 if restorable is None else restorable.manifest.checkpoint_id
     head = JournalHead(context.attempt, base, context.fork, context.life)

@@ -71,7 +71,6 @@ class Journal:
         self._queue: deque[_Queued] = deque()
         self._covered: list[int] = []
         self._wakeup = Wakeup()
-        self._is_begun = False
         self._in_trouble = False
 
     # ---- what subtasks ask
@@ -112,8 +111,10 @@ class Journal:
     # ---- the disk
 
     async def begin(self) -> None:
-        """Make what is carried over this attempt's own, durably, before anything runs."""
-        self._is_begun = await self._try(self._begin)
+        """Make what is carried over this attempt's own, durably, before anything runs.
+
+        Raises StorageError: a disk that cannot do it cannot begin an attempt either."""
+        await in_thread(self._storage.begin, self.head, self._classes(), self._carried)
 
     async def run(self) -> None:
         """Write what comes, until cancelled. Raises what an answer raises when it counts."""
@@ -128,7 +129,8 @@ class Journal:
         over, remove everything."""
         group = self._take_queue()
         if group and not is_over:
-            await self._try(partial(self._append, group))
+            segment = self._segments.hold(one.answer.serial for one in group)
+            await self._try(partial(self._append, segment, group))
         if is_over:
             self._covered += self._segments.everything()
         await self._tidy_up()
@@ -143,10 +145,11 @@ class Journal:
         group = self._take_queue()
         if not group:
             return
-        is_durable = await self._try(partial(self._append, group))
-        self._segments.written(one.answer.serial for one in group)
-        if not is_durable:  # a part of it may be there; what came behind it would not be read
-            self._segments.next()
+        # Before it is: a checkpoint that completes meanwhile must not have the segment removed.
+        segment = self._segments.hold(one.answer.serial for one in group)
+        if not await self._try(partial(self._append, segment, group)):
+            # A part of it may be there; what came behind it would not be read.
+            self._segments.leave(segment)
         for one in group:
             serial, owner = one.answer.serial, one.owner
             owner.counts(serial)
@@ -158,15 +161,9 @@ class Journal:
         if covered:
             await in_thread(self._storage.remove, covered)
 
-    def _append(self, group: Sequence[_Queued]) -> None:
-        if not self._is_begun:  # what an earlier attempt has left is lost by a newer journal
-            self._begin()
-            self._is_begun = True
+    def _append(self, segment: int, group: Sequence[_Queued]) -> None:
         answers = [one.answer for one in group]
-        self._storage.append(self._segments.current, self._classes(), answers)
-
-    def _begin(self) -> None:
-        self._storage.begin(self.head, self._classes(), self._carried)
+        self._storage.append(segment, self._classes(), answers)
 
     async def _try(self, call: Callable[[], None]) -> bool:
         """Let a thread call; False if the disk fails, which is told once."""

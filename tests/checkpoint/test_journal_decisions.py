@@ -72,13 +72,15 @@ class Attempts(RuleBasedStateMachine):
         self.counted_at_cut: set[Call] = set()
         self.serial = len(carried)
         self.queue: list[tuple[Answer, Call]] = []
+        self.writing: list[tuple[Answer, Call]] = []
+        self.segment = 0
         wanted = self.durable - self.counted
         assert sorted(one.content for one in carried) == sorted(map(content_of, wanted))
 
     @rule(subtask=st.sampled_from(SUBTASKS), number=st.integers(0, 2))
     def call(self, subtask: int, number: int) -> None:
         made = subtask, number
-        if made in self.counted or any(made == other for _, other in self.queue):
+        if made in self.counted or any(made == other for _, other in self.queue + self.writing):
             return
         owner = self.subtasks[subtask]
         found = self.left.take(content_of(made), b"")
@@ -92,26 +94,34 @@ class Attempts(RuleBasedStateMachine):
         owner.came(self.serial)
         self.queue.append((answer(self.serial, content_of(made), cut=owner.cut), made))
 
+    @rule()
+    def begin_to_write(self) -> None:
+        if not self.writing:
+            self.writing, self.queue = self.queue, []
+            self.segment = self.segments.hold(one.serial for one, _ in self.writing)
+
     @rule(fails=st.booleans())
     def write(self, fails: bool) -> None:
-        taken, self.queue = self.queue, []
-        self.segments.written(one.serial for one, _ in taken)
+        self.begin_to_write()
+        taken, self.writing = self.writing, []
         if fails:
-            self.segments.next()
+            self.segments.leave(self.segment)
         else:
-            self.disk.setdefault(self.segments.current, []).extend(one for one, _ in taken)
-            self.durable |= {made for _, made in taken}
+            self.append(taken)
         for one, made in taken:
             owner = self.subtasks[made[0]]
             owner.counts(one.serial)
             self.segments.counts(one.serial, owner.cut)
             self.counted |= {made}
 
+    def append(self, taken: list[tuple[Answer, Call]]) -> None:
+        self.disk.setdefault(self.segment, []).extend(one for one, _ in taken)
+        self.durable |= {made for _, made in taken}
+
     @rule(writing=st.booleans())
     def crash(self, writing: bool) -> None:
-        if writing and self.queue:  # it becomes durable, and nobody learns of it
-            self.disk.setdefault(self.segments.current, []).extend(one for one, _ in self.queue)
-            self.durable |= {made for _, made in self.queue}
+        if writing and self.writing:  # it becomes durable, and nobody learns of it
+            self.append(self.writing)
         self.begin()
 
     # ---- checkpoints
@@ -137,6 +147,7 @@ class Attempts(RuleBasedStateMachine):
             self.begin()
             return
         for segment in self.segments.completed(number):
+            assert not (self.writing and segment == self.segment)
             self.disk.pop(segment, None)
 
     @invariant()
@@ -182,3 +193,14 @@ def test_equal_answers_are_taken_one_by_one_the_oldest_first() -> None:
         None,
     ]
     assert len(left) == 0
+
+
+def test_segment_that_is_being_written_is_kept_when_a_checkpoint_completes() -> None:
+    segments = JournalSegments()
+    segments.hold([1])
+    segments.counts(1, 0)
+    assert segments.hold([2]) == 1
+    assert segments.completed(5) == []
+    segments.counts(2, 0)
+    assert segments.completed(6) == [1]
+    assert segments.hold([3]) == 2

@@ -98,6 +98,22 @@ def rescaled(spec: JobSpec, seed: int) -> JobSpec:
     return replace(spec, steps=tuple(steps))
 
 
+_JOURNALED = ("async_map", "async_flat_map", "async_failing", "keyed_async", "connect_async")
+
+
+def journaled(spec: JobSpec) -> JobSpec:
+    """The same job with a journal of the answers of its coroutines; at least once there is none."""
+    if spec.at_least_once:
+        return spec
+    steps = (
+        replace(step, options={**step.options, "journal": True})
+        if step.kind in _JOURNALED
+        else step
+        for step in spec.steps
+    )
+    return replace(spec, steps=tuple(steps))
+
+
 def with_parallelism_1(spec: JobSpec) -> JobSpec:
     """The same job with one subtask per step."""
     return replace(spec, steps=tuple(replace(step, parallelism=1) for step in spec.steps))

@@ -60,6 +60,10 @@ class Hooks(Protocol):
         """A user's function is called; may raise."""
         ...
 
+    def asks(self, name: str, content: Any, state: Any = None, /) -> None:
+        """A call is made for `content`, and finds `state`, as the journal would tell it."""
+        ...
+
 
 class Kind:
     """A kind of step. The defaults are those of a step that keeps order and has one output."""
@@ -241,7 +245,7 @@ def draw_calls(rnd: random.Random) -> dict[str, Any]:
 
 def call_options(step: Step) -> dict[str, Any]:
     """The options of the verb."""
-    names = ("concurrency", "timeout", "ordered", "on_error")
+    names = ("concurrency", "timeout", "ordered", "on_error", "journal")
     chosen = {name: step.options[name] for name in names if name in step.options}
     return chosen | common(step)
 
@@ -274,6 +278,7 @@ class AsyncMap(Map):
         wait = waiting(step)
 
         async def add(item: AnyItem) -> AnyItem:
+            hooks.asks(step.name, item)
             hooks.user(step.name, item)
             await wait(item)
             made: AnyItem = tagged(item, f".{step.name}")
@@ -298,6 +303,7 @@ class AsyncFlatMap(FlatMap):
         wait = waiting(step)
 
         async def several(item: AnyItem) -> AsyncIterator[Any]:
+            hooks.asks(step.name, item)
             for part in _parts(item):
                 hooks.user(step.name, part)
                 await wait(item)

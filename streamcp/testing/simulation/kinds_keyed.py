@@ -131,7 +131,12 @@ class KeyedAsync(Keyed):
 
     def build(self, step: Step, stream: Any, hooks: Hooks, ordered: bool) -> Streams:
         """Change the state, wait, and find it as it was."""
-        process = working_and_waiting(step, hooks, ordered)
+        work = working_and_waiting(step, hooks, ordered)
+
+        async def process(item: AnyItem, state: Seen, ctx: KeyContext[int]) -> list[Item]:
+            hooks.asks(step.name, (ctx.key, 0, item), state)
+            return await work(item, state, ctx)
+
         return {"main": self.process(step, stream, hooks, process, call_options(step))}
 
 

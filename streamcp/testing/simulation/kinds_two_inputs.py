@@ -86,10 +86,15 @@ class ConnectAsync(Connect):
         """Change the state, wait, and find it as it was."""
         work = working_and_waiting(step, hooks, ordered)
 
+        async def left(item: AnyItem, state: Seen, ctx: KeyContext[int]) -> list[Item]:
+            hooks.asks(step.name, (ctx.key, 0, item), state)
+            return await work(item, state, ctx)
+
         async def right(item: AnyItem, state: Seen, ctx: KeyContext[int]) -> list[Item]:
+            hooks.asks(step.name, (ctx.key, 1, item), state)
             return await work(_marked(step, item), state, ctx)
 
-        return {"main": _process(step, stream, hooks, (work, right), call_options(step))}
+        return {"main": _process(step, stream, hooks, (left, right), call_options(step))}
 
 
 KEYED = Keyed()

@@ -26,6 +26,7 @@ from streamcp.testing.simulation.invariants import Violation
 from streamcp.testing.simulation.jobs import (
     JobSpec,
     build,
+    journaled,
     may_be_timed,
     rescaled,
     with_parallelism_1,
@@ -128,6 +129,7 @@ def draw_case(seed: int) -> Case:
     job, plan = draw_job(rnd, theme), draw_plan(rnd, theme.plan)
     incremental, timed = rnd.random() < 0.5, rnd.random() < 0.3 and may_be_timed(job)
     job = replace(job, settings={**job.settings, "incremental": incremental, "timed": timed})
+    job = journaled(job) if rnd.random() < 0.3 else job
     return Case(_random_job(job, plan), plan, f"schedule {seed}")
 
 
@@ -224,6 +226,7 @@ class _Run:
             self._given_time = True
             self._undisturbed = max(self._undisturbed, number + 1)
         self.counts[ended.how] += 1
+        self.counts["answers found"] += life.found_answers
         life.say("life", f"{ended.how} {ended.error or ''}")
         self._check_life(life, job.name)
         if ended.finished:

@@ -6,9 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from streamcp.checkpoint.journal import Answer, JournalHead
 from streamcp.checkpoint.snapshot import Manifest, Section, SectionHandle
 from streamcp.identifiers import SubtaskId
-from streamcp.storage.contract import Attempt, CheckpointStorage, JournalStorage, Origin
+from streamcp.storage.contract import (
+    Attempt,
+    CheckpointStorage,
+    Classes,
+    JournalStorage,
+    Origin,
+    StoredJournal,
+)
+from streamcp.testing.simulation.answers import Asked
 from streamcp.testing.simulation.world import Life
 
 
@@ -27,6 +36,7 @@ class WatchedStorage:
 
     def start_attempt(self, *, take_over: bool = False, origin: Origin | None = None) -> Attempt:
         """As the contract says; may fail."""
+        self._life.world.answers.owners[self._life.branch.directory] = self
         return self._life.call_storage(
             "start an attempt",
             lambda: self._storage.start_attempt(take_over=take_over, origin=origin),
@@ -101,9 +111,56 @@ class WatchedStorage:
         return self._storage.read_history()
 
     def journal(self) -> JournalStorage:
-        """As the contract says; its calls may fail as the disk may."""
-        return self._storage.journal()
+        """As the contract says."""
+        self._life.journal = WatchedJournal(self._life, self._storage.journal(), self)
+        return self._life.journal
 
     def close(self) -> None:
         """As the contract says."""
         self._storage.close()
+
+
+class WatchedJournal:
+    """Passes every call on to `journal`; implements `JournalStorage`.
+
+    `known` are the answers that were durable when its attempt began. Those of a copy that has lost
+    its job to another `owner` do not count."""
+
+    def __init__(self, life: Life, journal: JournalStorage, owner: object) -> None:
+        self.known: frozenset[Asked] = frozenset()
+        self._life = life
+        self._journal = journal
+        self._owner = owner
+        self._own: set[Asked] = set()
+
+    def read(self) -> StoredJournal | None:
+        """As the contract says; may fail."""
+        return self._life.call_storage("read the journal", self._journal.read)
+
+    def begin(self, head: JournalHead, classes: Classes, carried: Sequence[Answer]) -> None:
+        """As the contract says; may fail."""
+        self._own = self._life.world.answers.of(self._life.branch.directory, head)
+        self.known = frozenset(self._own)
+        self._life.found_answers += len(carried)
+        self._life.call_storage(
+            f"carry {len(carried)} answers over",
+            lambda: self._journal.begin(head, classes, carried),
+        )
+
+    def append(self, segment: int, classes: Classes, answers: Sequence[Answer]) -> None:
+        """As the contract says; may fail."""
+        self._life.call_storage(
+            f"append {len(answers)} answers",
+            lambda: self._journal.append(segment, classes, answers),
+        )
+        owners = self._life.world.answers.owners
+        if self._life.survived is None and owners[self._life.branch.directory] is self._owner:
+            self._own.update((one.step, one.content, one.state) for one in answers)
+
+    def remove(self, segments: Sequence[int]) -> None:
+        """As the contract says."""
+        self._journal.remove(segments)
+
+    def close(self) -> None:
+        """As the contract says."""
+        self._journal.close()

@@ -12,12 +12,13 @@ import itertools
 import random
 import zlib
 from collections.abc import Callable
-from typing import Any, TypeVar, get_args
+from typing import Any, Protocol, TypeVar, get_args
 
 from streamcp.channel.channel import Channel, NewChannel
 from streamcp.errors import StorageError
 from streamcp.identifiers import ChannelId
 from streamcp.testing.failing import watched_channels
+from streamcp.testing.simulation.answers import Asked, DurableAnswers
 from streamcp.testing.simulation.branches import Branch, Savepoints
 from streamcp.testing.simulation.clock import SimulatedClock
 from streamcp.testing.simulation.disk import SimulatedDisk
@@ -32,6 +33,12 @@ T = TypeVar("T")
 
 # What users' functions take, in seconds: nothing, or one of these.
 _COSTS = ((0.0,), (0.0,), (0.0, 0.0, 0.0002, 0.001))
+
+
+class AnswersKnown(Protocol):
+    """The journal of the attempt that a life is in."""
+
+    known: frozenset[Asked]
 
 
 class InjectedFailure(Exception):
@@ -75,6 +82,7 @@ class World:
         self._costs = rnd.choice(_COSTS)
         self._salt = rnd.getrandbits(32)
         self.savepoints = Savepoints()
+        self.answers = DurableAnswers()
         self.forks = itertools.count(1)
         self.trace = trace
         if trace is not None:
@@ -114,6 +122,8 @@ class Life:
         self.task: asyncio.Task[Any] | None = None
         self.opened: list[str] = []
         self.violations: list[str] = []
+        self.journal: AnswersKnown | None = None
+        self.found_answers = 0
         self.hands: Callable[[Fault], None] = lambda fault: None
         self.disk = self.files.disk.process(f"life {number}")
         self._counts: dict[Counter, int] = dict.fromkeys(get_args(Counter), 0)
@@ -228,6 +238,13 @@ class Life:
         fault = self.called(name, record)
         if fault is not None:
             raise InjectedFailure(f"{name}: {fault}")
+
+    def asks(self, name: str, content: Any, state: Any = None) -> None:
+        """A call is made: its answer must not have been durable before."""
+        if self.journal is None or not self.journal.known or self.survived is not None:
+            return
+        if self.world.answers.asked(name, content, state) in self.journal.known:
+            self.violations.append(f"journal: {name} is called again for {content}")
 
     def called(self, name: str, record: Any) -> Fault | None:
         """A user's function is called: return what is to happen to it."""
