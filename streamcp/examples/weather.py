@@ -3,8 +3,7 @@
     python -m streamcp.examples.weather --port 8080 --latency 20ms
     curl 'http://127.0.0.1:8080/weather?origin=JFK&hour=2013-01-01T17:00:00Z'
 
-`weather_service` starts one, and ends it. The process also ends by itself when its parent does,
-however that ended. Knows nothing of flights.
+`weather_service` starts one, and ends it. Knows nothing of flights.
 """
 
 from __future__ import annotations
@@ -12,9 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import csv
-import os
-import sys
-import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,6 +21,12 @@ import orjson
 import streamcp as sc
 from streamcp.config import seconds
 from streamcp.examples.nycflights import data_file
+from streamcp.examples.services import (
+    UNTIL_STDIN_CLOSES,
+    exit_when_stdin_closes,
+    started,
+    tell_port,
+)
 
 try:
     from aiohttp import ClientSession, TCPConnector, web
@@ -77,38 +79,11 @@ async def weather_service(
 
     Each answer takes `latency`; up to `connections` calls are under way at once, the rest wait."""
     seconds(latency, setting="latency")
-    # Its standard input is never written to: it closes when this process ends, even by kill -9.
-    # A session of its own keeps Ctrl-C from it, so that calls under way are still answered.
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "streamcp.examples.weather"),
-        *("--latency", latency, "--until-stdin-closes"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        port = await _port_of(process)
-        async with ClientSession(connector=TCPConnector(limit=connections)) as session:
-            yield WeatherClient(session, port)
-    finally:
-        await _end(process)
-
-
-async def _port_of(process: asyncio.subprocess.Process) -> int:
-    assert process.stdout is not None
-    line = await process.stdout.readline()
-    if not line:
-        raise sc.StreamcpError(
-            f"the weather service ended with {await process.wait()} before it was ready; "
-            "its own error is above"
-        )
-    return int(orjson.loads(line)["port"])
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.kill()  # it holds nothing that could get lost
-    await process.wait()
+    async with (
+        started("streamcp.examples.weather", "--latency", latency) as port,
+        ClientSession(connector=TCPConnector(limit=connections)) as session,
+    ):
+        yield WeatherClient(session, port)
 
 
 def load_weather(path: Path) -> Mapping[tuple[str, str], bytes]:
@@ -157,16 +132,8 @@ async def serve(port: int, latency: float) -> None:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", port, backlog=_BACKLOG)
     await site.start()
-    print(orjson.dumps({"port": runner.addresses[0][1]}).decode(), flush=True)
+    tell_port(runner.addresses[0][1])
     await asyncio.Event().wait()
-
-
-def _exit_when_stdin_closes() -> None:
-    def wait() -> None:
-        sys.stdin.buffer.read()
-        os._exit(0)  # from a thread nothing else ends the process
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def main() -> None:
@@ -174,10 +141,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Hourly weather of New York's airports in 2013.")
     parser.add_argument("--port", type=int, default=0, help="0: any free one (it is printed)")
     parser.add_argument("--latency", default="20ms", help="of each answer")
-    parser.add_argument("--until-stdin-closes", action="store_true", help="end with the parent")
+    parser.add_argument(UNTIL_STDIN_CLOSES, action="store_true", help="end with the parent")
     options = parser.parse_args()
     if options.until_stdin_closes:
-        _exit_when_stdin_closes()
+        exit_when_stdin_closes()
     asyncio.run(serve(options.port, seconds(options.latency, setting="--latency")))
 
 

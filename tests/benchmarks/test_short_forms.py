@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks import backpressure, endurance, incremental, micro, outstanding, timers, windows
+from benchmarks import (
+    backpressure,
+    endurance,
+    incremental,
+    journal,
+    micro,
+    outstanding,
+    timers,
+    windows,
+)
 from benchmarks.harness import Suite, main
 from benchmarks.nexmark import measuring as nexmark
 
@@ -92,6 +101,12 @@ def test_nexmark_measures_and_answers_what_sql_answers(
 
     assert wrong(rows) == []
     assert all(math.isfinite(row["value"]) for row in rows)
+
+
+@pytest.mark.parametrize("name", journal.SUITE.benchmarks)
+def test_journal_runs(name: str, tmp_path: Path) -> None:
+    rows = run(journal.SUITE, journal.Sizes(calls=200, rounds=1, answers=100), name, tmp_path)
+    assert all(row["value"] > 0 for row in rows)
 
 
 @pytest.mark.parametrize("name", incremental.SUITE.benchmarks)

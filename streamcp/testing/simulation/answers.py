@@ -28,10 +28,12 @@ def _digests() -> Serializer:
 
 
 class DurableAnswers:
-    """The answers of a whole run. `owners` says which storage has begun last, per directory."""
+    """The answers of a whole run. `owners` says which storage has begun last, per directory;
+    `lost` that the machine has crashed: what is still written reaches no later life."""
 
     def __init__(self) -> None:
         self.owners: dict[Path, object] = {}
+        self.lost = False
         self._durable: dict[Past, set[Asked]] = {}
         self._serializer = _digests()
 

@@ -1,4 +1,4 @@
-"""I1 to I8 of the protocol, as far as a simulated run can see them.
+"""I1 to I8 of the protocol, as far as a simulated run can see them (`answers` has I9).
 
 Each check raises Violation with the invariant's name. I1 and I3 show in what the steps put out:
 their states mark a record that comes twice or too early. I4 begins with event time.

@@ -153,8 +153,9 @@ class WatchedJournal:
             f"append {len(answers)} answers",
             lambda: self._journal.append(segment, classes, answers),
         )
-        owners = self._life.world.answers.owners
-        if self._life.survived is None and owners[self._life.branch.directory] is self._owner:
+        answers_known = self._life.world.answers
+        owner = answers_known.owners[self._life.branch.directory]
+        if not answers_known.lost and owner is self._owner:
             self._own.update((one.step, one.content, one.state) for one in answers)
 
     def remove(self, segments: Sequence[int]) -> None:

@@ -134,6 +134,7 @@ class Life:
         self._faults = {(fault.counter, fault.at): fault for fault in own}
         if beside:
             return
+        world.answers.lost = False
         self._arm_steps()
         self._prepare_disk([fault.value for fault in own if fault.action == "disk fault"])
         if world.trace is not None:
@@ -176,6 +177,7 @@ class Life:
         if self.survived is None and self.task is not None and not self.task.done():
             self.say("fault", str(fault))
             self.survived = self.outside.crashed(power_fails=fault.value != "killed")
+            self.world.answers.lost = True
             self.task.cancel()
 
     def hit(self, counter: Counter) -> Fault | None:
@@ -241,10 +243,10 @@ class Life:
 
     def asks(self, name: str, content: Any, state: Any = None) -> None:
         """A call is made: its answer must not have been durable before."""
-        if self.journal is None or not self.journal.known or self.survived is not None:
+        if self.journal is None or not self.journal.known or self.world.answers.lost:
             return
         if self.world.answers.asked(name, content, state) in self.journal.known:
-            self.violations.append(f"journal: {name} is called again for {content}")
+            self.violations.append(f"I9: {name} is called again for {content}")
 
     def called(self, name: str, record: Any) -> Fault | None:
         """A user's function is called: return what is to happen to it."""
