@@ -28,12 +28,12 @@ class AsyncSubtask(PooledSubtask):
             self._fn = self._executing.coroutine_of(self._fn)
         if isinstance(spec, FlatMapStep):
             self._fn = gathered(self._fn)
+        if self._journal is not None and type(spec) in _OF_INTEREST:
+            self._fn = _narrowed(self._fn, _OF_INTEREST[type(spec)])
         self._fn = self.context.strict.coroutine(self._node, self._fn)
         # A function in an executor goes on with its record after its call was given up.
         given_up = options.retry is not None or self._executing is not None
         self._timed = self.chain.timed
-        if self._journal is not None and type(spec) in _OF_INTEREST:
-            self._fn = _narrowed(self._fn, _OF_INTEREST[type(spec)])
         self._results_of = (_TIMED_RESULTS if self._timed else _RESULTS).get(type(spec), _mapped)
         ordered = options.ordered and not isinstance(spec, ForEachStep)
         self._pending = PendingList(

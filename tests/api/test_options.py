@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
+
+import pytest
 
 import streamcp as sc
 from streamcp.api.options import ALLOWED, did_you_mean
@@ -24,3 +27,21 @@ def test_near_word_is_suggested_and_far_words_are_listed() -> None:
     known = frozenset({"timeout", "retry"})
     assert did_you_mean("timout", known) == "; did you mean 'timeout'?"
     assert did_you_mean("x", known) == "; there are: retry, timeout"
+
+
+def test_journal_is_for_calls_and_is_on_or_off() -> None:
+    numbers = sc.Job("x").source(sc.items([1]))
+
+    async def ask(number: int) -> int:
+        return number
+
+    untyped: Any = numbers.map
+    with pytest.raises(sc.DefinitionError, match="journal= is for coroutine functions"):
+        untyped(named, journal=True)
+    with pytest.raises(sc.DefinitionError, match="write journal=True"):
+        untyped(ask, journal="yes")
+    untyped(named, journal=False)
+
+
+def named(number: int) -> int:
+    return number

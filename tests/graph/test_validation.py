@@ -275,3 +275,22 @@ def test_broadcast_is_an_exchange_and_the_other_input_needs_one_of_its_own() -> 
     step.rebalance().for_each(print)
     (problem,) = _problems(job)
     assert "its input source 'in'" in problem
+
+
+def _journaled() -> sc.Job:
+    job = sc.Job("x")
+    job.source(numbers(), name="a").map(slow, name="ask", journal=True).sink(write, name="out")
+    return job
+
+
+def test_journal_without_checkpoints_is_told_the_remedy() -> None:
+    with pytest.raises(
+        sc.BuildError, match=r"'ask'.*journal=True needs checkpoints.*--checkpoints"
+    ):
+        validate(_journaled().graph, checkpoints=False)
+    validate(_journaled().graph, checkpoints=True)
+
+
+def test_journal_in_an_at_least_once_job_is_told_the_remedy() -> None:
+    with pytest.raises(sc.BuildError, match=r"'ask'.*at_least_once.*choose another mode"):
+        validate(_journaled().graph, checkpoints=True, at_least_once=True)

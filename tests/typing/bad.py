@@ -111,6 +111,7 @@ orders.map(notify, timeout=2)  # error: a bare number is no duration
 orders.map(notify, rate=100)  # error: a bare number is no rate
 orders.map(str, rate=sc.Rate(100))  # error: a plain function has no rate
 orders.map(notify, breaker=5)  # error: a number is no circuit breaker
+orders.map(str, journal=True)  # error: a plain function has no journal
 sc.Rate(100, per=1)  # error: a bare number is no duration
 sc.Rate(100, key="country")  # error: a text is no function
 sc.call_id("order")  # error: it takes nothing

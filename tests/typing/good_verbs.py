@@ -55,6 +55,7 @@ assert_type(
 )
 rates = [sc.Rate(100, per="1m", burst=10), sc.Rate(2, key=lambda order: order.country)]
 assert_type(orders.map(price, rate=rates), sc.Step[Order, float])
+assert_type(orders.map(price, journal=True), sc.Step[Order, float])
 assert_type(orders.map(price, retry=sc.Retry(5, maximum="10s", jitter=0.2)), sc.Step[Order, float])
 assert_type(orders.map(price_with, uses=open_http, concurrency=4), sc.Step[Order, float])
 assert_type(orders.map(path_of, uses=open_http), sc.Step[Order, str])
