@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import math
 import operator
 import reprlib
 from collections.abc import Callable, Sequence
@@ -18,10 +17,17 @@ from typing import Any, Generic, NamedTuple, Protocol
 
 from typing_extensions import TypeVar
 
-from streamcp.config import Duration, seconds
+from streamcp.config import Duration
 from streamcp.elements import MIN_TIMESTAMP
-from streamcp.errors import SettingsError, StepFailed
+from streamcp.errors import StepFailed
 from streamcp.operators.context import Timestamp
+from streamcp.operators.watermark_settings import (
+    check_callable,
+    check_generator,
+    checked_group,
+    duration_ms,
+    duration_seconds,
+)
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -81,13 +87,13 @@ class Watermarks(Generic[T_contra]):
         align: str | None = None,
         max_drift: Duration | None = None,
     ) -> None:
-        _check_callable("timestamp", timestamp, "lambda record: record.ts")
+        check_callable("timestamp", timestamp, "lambda record: record.ts")
         self.timestamp = timestamp
         # One more: a later record may have the largest timestamp again.
-        self.lag = _milliseconds("out_of_orderness", out_of_orderness) + 1
-        self.idle_after = None if idle_after is None else _seconds("idle_after", idle_after)
-        self.max_ahead = None if max_ahead is None else _milliseconds("max_ahead", max_ahead)
-        self.align, self.max_drift = _checked_group(align, max_drift)
+        self.lag = duration_ms("out_of_orderness", out_of_orderness) + 1
+        self.idle_after = None if idle_after is None else duration_seconds("idle_after", idle_after)
+        self.max_ahead = None if max_ahead is None else duration_ms("max_ahead", max_ahead)
+        self.align, self.max_drift = checked_group(align, max_drift)
         self.generator: Callable[[], WatermarkGenerator[T_contra]] | None = None
         self._observer: Callable[[T_contra, int], Timestamp | None] | None = None
         self._warned = False
@@ -105,7 +111,7 @@ class Watermarks(Generic[T_contra]):
     ) -> Watermarks[T]:
         """Let marked records tell the watermark: `watermark(record, timestamp)` returns the one
         that holds behind the record, or None where it tells none."""
-        _check_callable("watermark", watermark, "lambda record, timestamp: record.mark")
+        check_callable("watermark", watermark, "lambda record, timestamp: record.mark")
         made = Watermarks(
             timestamp,
             idle_after=idle_after,
@@ -130,7 +136,7 @@ class Watermarks(Generic[T_contra]):
         """Let an object find the watermarks: `generator` makes a fresh one for each split.
 
         Calls it once, to see that it can be made and has `observe`."""
-        _check_generator(generator)
+        check_generator(generator)
         made = Watermarks(
             timestamp,
             idle_after=idle_after,
@@ -289,45 +295,3 @@ def _as_milliseconds(timestamp: object) -> int:
         if isinstance(timestamp, float):
             remedy = "in seconds? return round(ts * 1000)"
         raise TypeError(f"{timestamp!r} is not a timestamp; {remedy}") from None
-
-
-def _check_callable(argument: str, value: object, example: str) -> None:
-    if not callable(value):
-        raise SettingsError(f"Watermarks({argument}={value!r}): write a function, e.g. {example}")
-
-
-def _check_generator(generator: Any) -> None:
-    example = "a dataclass with observe(self, record, timestamp)"
-    _check_callable("generator", generator, example)
-    try:
-        fresh = generator()
-    except Exception as error:  # of the user's own class or function: kept as the cause
-        raise SettingsError(
-            f"Watermarks.custom(generator=...) could not be made without arguments ({error}); "
-            "give every field a default"
-        ) from error
-    if not callable(getattr(fresh, "observe", None)):
-        raise SettingsError(
-            f"Watermarks.custom(generator=...) made a {type(fresh).__name__} without observe; "
-            f"write {example}"
-        )
-
-
-def _checked_group(align: object, max_drift: Duration | None) -> tuple[str | None, int]:
-    """The group's name, and the drift in milliseconds."""
-    if align is None and max_drift is None:
-        return None, 0
-    if not isinstance(align, str) or not align or max_drift is None:
-        raise SettingsError(
-            f"Watermarks(align={align!r}, max_drift={max_drift!r}): write both, the name of the "
-            'group and how far a source may be ahead of its slowest: align="clicks", max_drift="1m"'
-        )
-    return align, _milliseconds("max_drift", max_drift)
-
-
-def _seconds(argument: str, duration: Duration) -> float:
-    return seconds(duration, setting=f"Watermarks({argument})")
-
-
-def _milliseconds(argument: str, duration: Duration) -> int:
-    return math.ceil(_seconds(argument, duration) * 1000)
