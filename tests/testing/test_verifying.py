@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import streamcp as sc
+from streamcp.checkpoint.assignment import Assignment
+from streamcp.identifiers import SubtaskId
 from streamcp.runtime.async_subtask import AsyncSubtask
 from streamcp.runtime.keyed_steps import Effects
 from streamcp.state.keyed import KeyedState
@@ -148,6 +150,18 @@ def test_timer_that_is_lost_by_a_restore_is_found(monkeypatch: pytest.MonkeyPatc
     report = reported(step, [1, Advance("10s")], [1])
     assert "first behind element 1, Advance" in report
     assert "missing:  [1]" in report
+
+
+def test_state_that_goes_to_the_wrong_subtask_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = Assignment.owner
+
+    def next_one(self: Assignment, step: str, group: int) -> SubtaskId:
+        own, parallelism = owner(self, step, group), self._task_of[step].parallelism
+        return SubtaskId(own.task, (own.index + 1) % parallelism)
+
+    monkeypatch.setattr(Assignment, "owner", next_one)
+    report = reported(summed, [1, 2, 3, 4], [1, 3, 6, 10])
+    assert "run restored under another parallelism behind every element:" in report
 
 
 def test_result_that_is_emitted_again_because_there_is_no_room_is_found(
