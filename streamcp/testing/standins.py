@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from typing import Any
 from unittest.mock import NonCallableMock
 
+from streamcp.api.functions import innermost
 from streamcp.errors import DefinitionError
 from streamcp.graph.logical import Connection, LogicalGraph, Node, Place
 from streamcp.operators import steps
@@ -172,25 +173,34 @@ def _openers(
     for node in graph.nodes:
         if isinstance(node.spec, steps.Call) and node.spec.uses is not None:
             used.setdefault(node.spec.uses, []).append(node.label)
-    for opener in services:
-        if opener not in used:
+    stand_ins = {opener: fakes[opener] for opener in used if opener in fakes}
+    for key, stand_in in services.items():
+        meant = [opener for opener in used if _is_meant(key, opener, used[opener])]
+        if not meant:
             raise DefinitionError(
-                f"services={{{_name(opener)}: ...}} replaces nothing of job {graph.job!r}: "
-                f"its steps use {known(map(_name, used))}"
+                f"services={{{_name(key)}: ...}} replaces nothing of job {graph.job!r}: its steps "
+                f"use {_told(used)}; write the opener, its function or the step"
             )
-    stand_ins = {**fakes, **services}
-    missing = [
-        f"  {_name(opener)}, used by {known(labels)}"
-        for opener, labels in used.items()
-        if opener not in stand_ins
-    ]
+        stand_ins.update(dict.fromkeys(meant, stand_in))
+    missing = {opener: labels for opener, labels in used.items() if opener not in stand_ins}
     if missing:
         raise DefinitionError(
-            "nothing outside is touched here: write services={opener: stand_in} for\n"
-            + "\n".join(missing)
-            + "\n(an opener that touches nothing outside may stand in for itself)"
+            "nothing outside is touched here: write services={opener: stand_in} for "
+            f"{_told(missing)} (an opener that touches nothing outside may stand in for itself)"
         )
-    return {opener: _opener(stand_ins[opener]) for opener in used}
+    return {opener: _opener(stand_in) for opener, stand_in in stand_ins.items()}
+
+
+def _is_meant(key: Any, opener: Any, labels: Sequence[str]) -> bool:
+    """A service is named by its opener, by the function that a partial opener calls, or by a step
+    that uses it: an opener that is made where the job is drawn is in nobody else's hand."""
+    return bool(key == opener or key in labels or key is innermost(opener))
+
+
+def _told(used: Mapping[Any, Sequence[str]]) -> str:
+    return "; ".join(
+        f"{_name(opener)} (in step {known(labels)})" for opener, labels in used.items()
+    )
 
 
 def _opener(stand_in: Any) -> Opener:
@@ -206,4 +216,4 @@ def _opener(stand_in: Any) -> Opener:
 
 
 def _name(opener: Any) -> str:
-    return str(getattr(opener, "__qualname__", opener))
+    return str(getattr(innermost(opener), "__qualname__", repr(opener)))

@@ -48,8 +48,9 @@ def trial(
     of a restart.
 
     - `services`: for each opener of a `uses=` what stands in for the service. A function or class
-      is called to open it, a context manager is entered, any other object is the service. One
-      that is not named here is the fake that `Job(fakes=...)` names.
+      is called to open it, a context manager is entered, any other object is the service. The
+      opener is named by itself, by the function of which it is a partial, or by a step that uses
+      it. A service that is not named here is the fake that `Job(fakes=...)` names.
     - `start`: the date at the beginning, milliseconds since the epoch or an aware datetime.
     - `splits`: the splits of each divided source, by its name; one that is not named here has one.
     - `checkpoints`: instead of the job's own; a job without can take none.

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -563,6 +564,27 @@ async def test_plain_object_and_mock_are_the_service_itself() -> None:
     mock.get.assert_awaited_once_with(1)
 
 
+async def test_service_whose_opener_is_made_by_the_job_is_named_by_its_function_or_step() -> None:
+    @asynccontextmanager
+    async def open_at(url: str) -> AsyncIterator[Http]:
+        raise AssertionError(url)
+        yield
+
+    def fetching_at(url: str) -> sc.Job:
+        job = sc.Job("fetching")
+        numbers = job.source(sc.items([0]), name="numbers")
+        step = numbers.map(fetch, uses=partial(open_at, url), name="fetch")
+        step.sink(sc.discard(), name="out")
+        return job
+
+    for key in (open_at, "fetch"):
+        async with trial(fetching_at("x"), services={key: Http([])}) as running:
+            running.feed("numbers", [1])
+            assert await running.results("out") == ["page 1"]
+    with pytest.raises(sc.DefinitionError, match=r"open_at \(in step 'fetch'\)"):
+        trial(fetching_at("x"))
+
+
 async def test_fake_of_the_job_stands_in_where_the_trial_names_no_service() -> None:
     class Fake:
         async def get(self, number: int) -> str:
@@ -580,12 +602,12 @@ async def test_fake_of_the_job_stands_in_where_the_trial_names_no_service() -> N
 
 
 async def test_service_that_is_not_replaced_is_refused_with_the_steps_that_use_it() -> None:
-    with pytest.raises(sc.DefinitionError, match="open_http, used by 'fetch'"):
+    with pytest.raises(sc.DefinitionError, match=r"for open_http \(in step 'fetch'\)"):
         trial(fetching())
 
 
 async def test_replacement_of_nothing_is_refused() -> None:
-    with pytest.raises(sc.DefinitionError, match=r"fetch: .*replaces nothing.*use 'open_http'"):
+    with pytest.raises(sc.DefinitionError, match=r"fetch: .*replaces nothing.*use open_http"):
         trial(fetching(), services={open_http: 1, fetch: 2})
 
 
