@@ -10,7 +10,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import streamcp as sc
 from benchmarks.harness import Row, Run, Suite, at_most, main, median_row
@@ -113,6 +113,60 @@ async def changes(run: Run[Sizes]) -> Sequence[Row]:
     ]
 
 
+@dataclass
+class PlainLog:
+    """One key with a plain list."""
+
+    entries: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Log:
+    """The same with a list whose entries are stored one by one."""
+
+    entries: sc.ListState[int] = field(default_factory=sc.ListState)
+
+
+def append(number: int, log: PlainLog | Log, context: sc.KeyContext[int]) -> None:
+    """Append to the only list."""
+    log.entries.append(number)
+
+
+async def entries(run: Run[Sizes]) -> Sequence[Row]:
+    """One key with a long list, to which one entry is appended between two checkpoints."""
+    plain = await _appended(run, PlainLog)
+    listed = await _appended(run, Log)
+    return [
+        *_rows("plain list", plain),
+        *_rows("ListState", listed),
+        Row(
+            "bytes of a ListState beside a plain list",
+            _mean(listed, "state_bytes") / _mean(plain, "state_bytes"),
+            "×",
+            target=at_most(0.15),
+            detail=f"{run.sizes.keys:,} entries in one key; compaction included",
+        ),
+    ]
+
+
+async def _appended(run: Run[Sizes], state: type[PlainLog | Log]) -> list[CheckpointStatistics]:
+    run.say(state.__name__)
+    with tempfile.TemporaryDirectory() as folder:
+        feed = Feed(10 * run.sizes.keys)
+        settings = sc.Checkpoints(to=folder, incremental=True)
+        job = sc.Job("log", checkpoints=settings, types=[PlainLog, Log])
+        keyed = job.source(feed.source(), name="numbers").key_by(lambda number: 0)
+        keyed.process(append, state=state, name="log").sink(sc.discard(), name="out")
+        async with job.start() as running:
+            await feed.give(run.sizes.keys)
+            await running.checkpoint()
+            taken = []
+            for _ in range(run.sizes.checkpoints):
+                await feed.give(1)
+                taken.append(await running.checkpoint())
+            return taken
+
+
 async def _taken(run: Run[Sizes], *, incremental: bool) -> list[CheckpointStatistics]:
     run.say("incremental" if incremental else "whole")
     with tempfile.TemporaryDirectory() as folder:
@@ -146,7 +200,7 @@ def _mean(taken: Sequence[CheckpointStatistics], name: str) -> float:
     return sum(float(getattr(one, name) or 0.0) for one in taken) / len(taken)
 
 
-SUITE = Suite("incremental", {"changes": changes}, FULL, QUICK)
+SUITE = Suite("incremental", {"changes": changes, "entries": entries}, FULL, QUICK)
 
 if __name__ == "__main__":
     sys.exit(main([SUITE]))

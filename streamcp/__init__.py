@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from streamcp.runners.savepoints import Savepoint
     from streamcp.serialization.field_types import renamed_from
     from streamcp.serialization.registry import codec
+    from streamcp.state.collections import ListState, MapState
 
 __all__ = [
     "Aggregate",
@@ -115,6 +116,8 @@ __all__ = [
     "KeyedConnectedBroadcast",
     "KeyedStream",
     "Last",
+    "ListState",
+    "MapState",
     "Max",
     "Mean",
     "Min",
@@ -206,6 +209,8 @@ _HOMES = {
     "KeyedConnectedBroadcast": "streamcp.api.connected:KeyedConnectedBroadcast",
     "KeyedStream": "streamcp.api.keyed:KeyedStream",
     "Last": "streamcp.operators.aggregates:Last",
+    "ListState": "streamcp.state.collections:ListState",
+    "MapState": "streamcp.state.collections:MapState",
     "Max": "streamcp.operators.aggregates:Max",
     "Mean": "streamcp.operators.aggregates:Mean",
     "Min": "streamcp.operators.aggregates:Min",

@@ -13,6 +13,7 @@ from typing import Any
 
 from streamcp.checkpoint.snapshot import IN_FLIGHT, Manifest, SectionHandle
 from streamcp.cli.errors import WrongUse
+from streamcp.cli.stored_parts import StoredParts
 from streamcp.runtime.keyed_async_subtask import EVENT_TIMER, TIMER
 from streamcp.runtime.pending import Status
 from streamcp.serialization.deserializer import Deserializer, GenericRecord
@@ -71,6 +72,7 @@ def state_rows(
         )
     reader = Deserializer(manifest.classes, None)
     keyed: dict[Any, Row] = {}
+    parts = StoredParts()
     rows: list[dict[str, Any]] = []
     for subtask, handle in own:
         for frame in stored.read_section(handle):
@@ -79,14 +81,16 @@ def state_rows(
                 rows.append({"subtask": subtask, "value": content})
             else:
                 apply_rows(content, keyed)
+                parts.add(content)
     if key is not None:
         rows = []
-    return rows + [_told(row) for row in keyed.values() if key is None or _is_written(row[0], key)]
+    wanted = (row for row in keyed.values() if key is None or _is_written(row[0], key))
+    return rows + [_told(row, parts) for row in wanted]
 
 
-def _told(row: Row) -> dict[str, Any]:
+def _told(row: Row, parts: StoredParts) -> dict[str, Any]:
     key, value, timers, *rest = row
-    told = {"key": key, "value": value, "timers": list(timers)}
+    told = {"key": key, "value": parts.whole(key, value), "timers": list(timers)}
     if rest and rest[0]:
         told["event_timers"] = list(rest[0])
     if len(rest) > 1:

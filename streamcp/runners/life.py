@@ -39,6 +39,7 @@ from streamcp.runners.restoring import Restorable, choose, read_savepoint
 from streamcp.runners.savepoints import Savepoint, SavepointWriter, new_fork
 from streamcp.runners.view import JobState, JobView, task_views
 from streamcp.serialization.registry import TypeCodec, TypeRegistry
+from streamcp.state.parts import CODECS
 from streamcp.storage.contract import Attempt as StoredAttempt
 from streamcp.storage.contract import CheckpointStorage, Origin
 from streamcp.storage.in_thread import in_thread
@@ -488,6 +489,8 @@ def make_registry(physical: PhysicalPlan, types: Sequence[Any]) -> TypeRegistry:
     """Declare the classes that snapshots may hold: from annotations, `state=` and `Job(types=)`."""
     registry = TypeRegistry()
     registry.declare(Failure, step="on_error")  # what travels to `.errors`
+    for known in CODECS:
+        registry.register(known)
     for entry in types:
         if isinstance(entry, TypeCodec):
             registry.register(entry)

@@ -12,7 +12,7 @@ from typing import Any
 from streamcp.errors import RestoreRefused
 from streamcp.graph.physical import PhysicalPlan
 from streamcp.operators.steps import ProcessStep
-from streamcp.state.entries import Row, is_removal
+from streamcp.state.entries import Row, is_part, is_removal
 
 
 def classes_of_states(plan: PhysicalPlan) -> Mapping[str, type]:
@@ -28,7 +28,9 @@ def classes_of_states(plan: PhysicalPlan) -> Mapping[str, type]:
 def check_class(step: str, fresh: type | None, rows: Iterable[Row]) -> None:
     """Refuse values that are of another class than `fresh`, which the step makes now."""
     for row in rows:
-        if fresh is not None and not is_removal(row) and type(row[1]) is not fresh:
+        if fresh is None or is_removal(row) or is_part(row):
+            continue
+        if type(row[1]) is not fresh:
             raise RestoreRefused(
                 f"step {step!r} has state={fresh.__qualname__} now, and the checkpoint holds a "
                 f"{type(row[1]).__qualname__} of it; keep the class, whose fields may change, or "

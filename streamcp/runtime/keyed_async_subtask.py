@@ -154,7 +154,7 @@ class KeyedAsyncSubtask(PooledSubtask):
             self._expiry.before(entry, self._expires_by(slot, entry))
         if self._journal is not None:
             slot.found = self._digest_of(entry)  # it may expire while it is called
-        slot.copy = self.context.serializer.copy(entry.value, step=self._node.label)
+        slot.copy = self._state.private_copy(entry)
         if slot.clock is not None:
             assert self._on_timer is not None, "a timer is set only with on_timer"
             context = self._timer_context(slot, entry, slot.effects)

@@ -21,7 +21,6 @@ from streamcp.runtime.event_time import EventTime
 from streamcp.runtime.expiry import Expiry
 from streamcp.runtime.meters import StepMeter
 from streamcp.serialization.immutable import is_deeply_immutable
-from streamcp.serialization.serializer import Serializer
 from streamcp.state.entries import EVENT, PROCESSING, Entry
 from streamcp.state.keyed import KeyedState
 
@@ -233,14 +232,13 @@ class KeyedRun:
         self,
         functions: Sequence[Callable[..., Any]],
         on_timer: Callable[..., Any] | None,
-        serializer: Serializer,
     ) -> None:
         """Make it a `process` step: a `fn(record, state, context)` per input, and
         `on_timer(timestamp, state, context)`."""
         if self._reporter.fails:
             self.calls = functions
         else:
-            self.calls = [self._on_copy(fn, serializer) for fn in functions]
+            self.calls = [self._on_copy(fn) for fn in functions]
         self.effects.may_set_timers = on_timer is not None
         self._on_timer = on_timer
 
@@ -344,15 +342,17 @@ class KeyedRun:
             return results
         return [(value, emitted_at) for value in results]
 
-    def _on_copy(self, fn: Callable[..., Any], serializer: Serializer) -> Callable[..., Any]:
+    def _on_copy(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Where a failed record does not fail the job, a call that fails must leave no trace: it
         works on a copy, which becomes the state when the call has returned."""
 
         def call(record: Any, value: Any, *others: Any) -> Sequence[Any]:
-            copy = serializer.copy(value, step=self._reporter.label)
+            state = self.state
+            entry = state[self.context.key]
+            copy = state.private_copy(entry)
             results = expanded(fn(record, copy, *others))
             refuse_state(results, copy)
-            self.state[self.context.key].value = copy
+            state.replace(entry, copy)
             return results
 
         return call

@@ -283,7 +283,7 @@ class Chain:
                 on_timer = self._reading_timer(node, on_timer)
             functions = [self.strict.keyed(node, fn) for fn in functions]
             on_timer = None if on_timer is None else self.strict.keyed(node, on_timer)
-            run.process(functions, on_timer, context.serializer)
+            run.process(functions, on_timer)
         return run
 
     def _keys(self, node: Node) -> list[Callable[[Any], Any]]:

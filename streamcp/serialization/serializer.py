@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from streamcp.errors import SerializationError
@@ -79,6 +79,19 @@ class Serializer:
             return flat
         data = _PRELUDE + self.dumps(value, step=step)[len(_PROTOCOL) :]
         return _Unpickler(io.BytesIO(data), self._makers).load()
+
+    def with_fields(self, value: Any, fields: Mapping[str, Any], *, step: str) -> Any:
+        """Return an instance like `value` in which some fields are others; nothing else is copied.
+
+        Raises SerializationError for an instance that a snapshot cannot hold."""
+        try:
+            shape = self._shape(type(value))
+            taken = zip(shape.fields, shape.take(value), strict=True)
+            return shape.make([fields.get(name, one) for name, one in taken])
+        except Exception as error:  # reading a field may run anything of the user's
+            raise SerializationError(
+                f"step {step!r}: a {type(value).__qualname__} cannot be written: {error}"
+            ) from error
 
     def flat_copy(self, value: Any) -> Any:
         """A private copy without going through bytes, if `value` holds nothing but plain values;

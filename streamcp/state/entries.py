@@ -2,7 +2,7 @@
 
 A stored row is (key, value, timers), with a fourth field where there are event-time timers, and six
 where the state expires: when it was last updated, and by which clock. A row of one field, (key,),
-says that the key was removed.
+says that the key was removed; one of two holds entries of a field that are stored one by one.
 Sections that hold changes are read behind those that they build on, row by row: the last row of a
 key counts. Knows neither snapshots nor how keys are found.
 """
@@ -103,9 +103,14 @@ def is_removal(row: Row) -> bool:
     return len(row) == 1
 
 
+def is_part(row: Row) -> bool:
+    """Say whether a row holds entries of a field of the state, and not the state."""
+    return len(row) == 2
+
+
 def without_timers(rows: Iterable[Row]) -> list[Row]:
     """Leave the timers of stored rows out."""
-    return [row if is_removal(row) else _without_timers(row) for row in rows]
+    return [row if is_removal(row) or is_part(row) else _without_timers(row) for row in rows]
 
 
 def _without_timers(row: Row) -> Row:
@@ -114,8 +119,11 @@ def _without_timers(row: Row) -> Row:
 
 
 def apply_rows(rows: Iterable[Row], to: dict[Any, Row]) -> None:
-    """Apply stored rows, in their order, to those that were read before, by key."""
+    """Apply stored rows, in their order, to those that were read before, by key; what is stored
+    beside them is left out."""
     for row in rows:
+        if is_part(row):
+            continue
         to.pop(row[0], None)
         if not is_removal(row):
             to[row[0]] = row

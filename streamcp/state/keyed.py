@@ -20,8 +20,9 @@ from streamcp.checkpoint.key_groups import key_group
 from streamcp.serialization.serializer import Serializer
 from streamcp.serialization.stable_hash import stable_hash
 from streamcp.state.changes import Changes
-from streamcp.state.entries import EVENT, GAP, PROCESSING, REMOVED, Entry, Row, is_removal
+from streamcp.state.entries import EVENT, GAP, PROCESSING, REMOVED, Entry, Row, is_part, is_removal
 from streamcp.state.keyed_snapshot import ChangedContent, Content, KeyedSnapshot, WholeContent
+from streamcp.state.parts import Parts
 
 
 class KeyedState:
@@ -56,6 +57,7 @@ class KeyedState:
         self._timer_count = 0
         self._snapshots: list[KeyedSnapshot] = []  # being frozen, oldest first
         self._gaps: dict[int, list[int]] = {}  # per group, places in its list
+        self.parts = Parts.of(make, serializer, step)
 
     def __getitem__(self, key: Any) -> Entry:
         """Find the entry of a key, or make a fresh one."""
@@ -80,6 +82,8 @@ class KeyedState:
             listed.append(entry)
         if self._changes is not None:
             self._changes.note(entry)
+        if self.parts is not None:
+            self.parts.settle(entry, self.epoch)
         return entry
 
     def copy_of(self, key: Any) -> Any | None:
@@ -89,6 +93,19 @@ class KeyedState:
         entry = self.entries.get(key)
         if entry is None or not self.is_visible(entry):
             return None
+        return self._copy(entry.value)
+
+    def _copy(self, value: Any) -> Any:
+        if self.parts is not None:
+            return self.parts.whole_copy(value)
+        return self._serializer.copy(value, step=self.step)
+
+    def private_copy(self, entry: Entry) -> Any:
+        """Copy the value of an entry for a call that may fail; `replace` makes it the value.
+
+        Raises SerializationError for a value that cannot be copied."""
+        if self.parts is not None:
+            return self.parts.private_copy(entry)
         return self._serializer.copy(entry.value, step=self.step)
 
     def is_visible(self, entry: Entry) -> bool:
@@ -102,7 +119,7 @@ class KeyedState:
         Raises SerializationError for a value that cannot be copied."""
         for key, entry in self.entries.items():
             if self.is_visible(entry):
-                yield key, self._serializer.copy(entry.value, step=self.step)
+                yield key, self._copy(entry.value)
 
     # ---- changes
 
@@ -111,6 +128,8 @@ class KeyedState:
         for snapshot in self._snapshots:
             if snapshot.wants(entry):
                 snapshot.keep(entry)
+        if self.parts is not None:
+            self.parts.behind_cut(entry, self.epoch, self._base.cut if self._base else 0)
         entry.epoch = self.epoch
         if self._changes is not None:
             self._changes.note(entry)
@@ -119,7 +138,10 @@ class KeyedState:
         """Set an entry's value."""
         if entry.epoch != self.epoch:
             self.preserve(entry)
-        entry.value = value
+        if self.parts is not None:
+            self.parts.replace(entry, value, self.epoch)
+        else:
+            entry.value = value
 
     def remove(self, key: Any) -> None:
         """Forget a key, with its timers; a later record of it gets a fresh value."""
@@ -128,6 +150,8 @@ class KeyedState:
             return
         if entry.epoch != self.epoch:
             self.preserve(entry)
+        if self.parts is not None:
+            self.parts.leave(entry)
         entry.value = entry.timers = None
         place, entry.place = entry.place, REMOVED
         if self._snapshots:
@@ -205,7 +229,9 @@ class KeyedState:
         self.epoch += 1
         base, content = self._content_of_next()
         if self._changes is not None:
-            self._changes.cut(self.epoch, len(self.entries))
+            self._changes.cut(self.epoch, self._size)
+        if self.parts is not None:
+            self.parts.restore_ended()
         snapshot = KeyedSnapshot(self, content, base)
         self._snapshots.append(snapshot)
         return snapshot
@@ -216,12 +242,23 @@ class KeyedState:
             base = base_of_next(
                 self._base,
                 known_since=changes.known_since,
-                changes=changes.count,
-                keys=len(self.entries),
+                changes=changes.count + self._changed_entries,
+                keys=self._size,
             )
             if base is not None:
                 return base, ChangedContent(changes.since(base.cut))
         return None, WholeContent(self._groups)
+
+    @property
+    def _size(self) -> int:
+        """Keys, and what is stored one by one beside them."""
+        return len(self.entries) + (0 if self.parts is None else self.parts.tally.entries)
+
+    @property
+    def _changed_entries(self) -> int:
+        if self.parts is None or self._base is None:
+            return 0
+        return self.parts.tally.changes_since(self._base.cut)
 
     def restore(self, rows: Iterable[Row]) -> None:
         """Put entries back, before the first record. Rows that come later count: a key that is
@@ -229,6 +266,11 @@ class KeyedState:
         for row in rows:
             if is_removal(row):
                 self.remove(row[0])
+                if self.parts is not None:
+                    self.parts.detach(row[0])
+            elif is_part(row):
+                if self.parts is not None:
+                    self.parts.apply(*row)
             else:
                 self._restore(*row)
 
@@ -246,6 +288,8 @@ class KeyedState:
             entry = self._insert(key, value)
         else:
             entry.value, entry.timers = value, None
+        if self.parts is not None:
+            self.parts.attach(entry)
         for clock, timers in ((PROCESSING, processing), (EVENT, event)):
             for timestamp in timers:
                 self.set_timer(entry, timestamp, clock)
@@ -279,6 +323,8 @@ class KeyedState:
         if self._changes is not None and (self._base is None or self._base.cut < base.cut):
             self._base = base
             self._changes.forget_before(base.cut)
+            if self.parts is not None:
+                self.parts.tally.forget_before(base.cut)
 
     def _close_gaps(self) -> None:
         for group, places in self._gaps.items():

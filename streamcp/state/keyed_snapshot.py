@@ -8,6 +8,7 @@ that value. It knows neither timers nor how keys are found.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
@@ -18,6 +19,8 @@ from streamcp.serialization.immutable import is_deeply_immutable
 from streamcp.serialization.serializer import NOT_FLAT, Serializer
 from streamcp.state.changes import Noted
 from streamcp.state.entries import REMOVED, Entry, Row
+from streamcp.state.parts import CHUNK as PART_CHUNK
+from streamcp.state.parts import Parts
 
 # Entries frozen together: large enough that the cost of one frame disappears, small enough that
 # a slice of background work stays well under a millisecond.
@@ -32,6 +35,7 @@ class SnapshotOwner(Protocol):
 
     step: str
     epoch: int
+    parts: Parts | None
 
     @property
     def serializer(self) -> Serializer:
@@ -115,6 +119,7 @@ class KeyedSnapshot:
         self._part_place = 0
         self._place = 0
         self._kept: dict[int, list[Row]] = {}
+        self._parts: deque[tuple[int, int, Row]] = deque()  # group, entries, row
         self._frames: list[bytes] = []
         self._frame_groups: list[int] = []
         self._removals: list[bytes] = []
@@ -130,6 +135,9 @@ class KeyedSnapshot:
         """Keep an entry that is about to be changed: a copy if that is cheap, itself if it cannot
         change, else its bytes."""
         key, value, *rest = entry.row()
+        if self._state.parts is not None:
+            self._freeze_rows(entry.group, self._rows_beside_parts([entry], self._state.parts))
+            return
         copy = self._state.serializer.flat_copy(value)
         if copy is NOT_FLAT and not is_deeply_immutable(value):
             self._freeze_rows(entry.group, [(key, value, *rest)])
@@ -146,6 +154,9 @@ class KeyedSnapshot:
         if oldest is not self and self in under_way:
             oldest.freeze_some()
             return True
+        if self._parts and self.error is None:
+            self._freeze_parts()
+            return True
         groups = self._content.groups
         while not self._dropped and self.error is None and self._group_place < len(groups):
             group = groups[self._group_place]
@@ -159,6 +170,7 @@ class KeyedSnapshot:
     def drop(self) -> None:
         """The checkpoint has ended: keep nothing any more."""
         self._dropped = True
+        self._parts.clear()
         self._state.snapshot_ended(self)
 
     def section(self) -> Section:
@@ -188,13 +200,41 @@ class KeyedSnapshot:
     def _freeze_untouched(self, group: int) -> bool:
         """Freeze entries that nobody has touched since the cut; False if there are none."""
         taken = self._next_entries(group)
-        rows = [entry.row() for entry in taken if entry.place != REMOVED]
+        present = [entry for entry in taken if entry.place != REMOVED]
+        if self._state.parts is None:
+            rows = [entry.row() for entry in present]
+        else:
+            rows = self._rows_beside_parts(present, self._state.parts)
         removals = [(entry.key,) for entry in taken if entry.place == REMOVED]
         if rows:
             self._freeze_rows(group, rows)
         if removals:
-            self._freeze(removals, group, self._removals, self._removal_groups)
+            self._freeze(removals, group, self._removals, self._removal_groups, len(removals))
         return bool(taken)
+
+    def _rows_beside_parts(self, entries: Sequence[Entry], parts: Parts) -> list[Row]:
+        """Make the rows of entries, and keep what is stored beside them: nothing in it can change,
+        so it is frozen when its turn comes."""
+        base, rows = None if self.base is None else self.base.cut, list[Row]()
+        for entry in entries:
+            key, value, *rest = entry.row()
+            try:
+                rows.append((key, parts.stand_in(value), *rest))
+            except SerializationError as error:
+                self.error = error
+                break
+            self._parts += ((entry.group, n, row) for n, row in parts.rows(entry, base))
+        return rows
+
+    def _freeze_parts(self) -> None:
+        """Freeze the next rows that are stored beside those of keys, of one group."""
+        group, count, row = self._parts.popleft()
+        rows = [row]
+        while self._parts and self._parts[0][0] == group and count < PART_CHUNK:
+            _, more, row = self._parts.popleft()
+            rows.append(row)
+            count += more
+        self._freeze(rows, group, self._frames, self._frame_groups, count)
 
     def _next_entries(self, group: int) -> list[Entry]:
         parts = self._content.parts(group)
@@ -226,13 +266,15 @@ class KeyedSnapshot:
         return bool(kept)
 
     def _freeze_rows(self, group: int, rows: list[Row]) -> None:
-        self._freeze(rows, group, self._frames, self._frame_groups)
+        self._freeze(rows, group, self._frames, self._frame_groups, len(rows))
 
-    def _freeze(self, rows: list[Row], group: int, frames: list[bytes], groups: list[int]) -> None:
+    def _freeze(
+        self, rows: list[Row], group: int, frames: list[bytes], groups: list[int], count: int
+    ) -> None:
         try:
             frames.append(self._state.serializer.dumps(rows, step=self._state.step))
         except SerializationError as error:
             self.error = error
             return
         groups.append(group)
-        self.records += len(rows)
+        self.records += count

@@ -151,6 +151,34 @@ def test_state_with_event_time_timers_and_a_ttl_is_shown_by_key(cli: Cli, write:
         assert json.loads(shown.out)["state"] == []
 
 
+COLLECTED = """
+from dataclasses import dataclass, field
+@dataclass
+class Cart:
+    items: sc.ListState[int] = field(default_factory=sc.ListState)
+    counts: sc.MapState[str, int] = field(default_factory=sc.MapState)
+    total: int = 0
+def note(n, cart, ctx):
+    cart.items.append(n)
+    cart.items.reverse()
+    cart.counts[str(n)] = n
+    cart.total += n
+job = sc.Job("carts", checkpoints=sc.Checkpoints(to="cp"))
+(job.source(sc.items([1, 2, 3]), name="in").key_by(lambda n: n % 2)
+    .process(note, state=Cart, name="note").for_each(print, name="out"))
+"""
+
+
+def test_entries_that_are_stored_one_by_one_are_shown_in_their_fields(
+    cli: Cli, write: Write
+) -> None:
+    write(COLLECTED)
+    assert cli("run", "my_job.py", "--quiet").code == 0
+    text = cli("checkpoints", "show", "cp", "--state", "note").out
+    assert "  1: Cart(items=[3, 1], counts={'1': 1, '3': 3}, total=4)" in text
+    assert "  0: Cart(items=[2], counts={'2': 2}, total=2)" in text
+
+
 def test_state_of_a_step_without_state_is_wrong_use(cli: Cli, stopped: None) -> None:
     ran = cli("checkpoints", "show", "cp", "--state", "ask")
     assert ran.code == 2

@@ -38,6 +38,8 @@ keyed.process(keep, state=Visits)  # error: one record instead of several
 keyed.process(keep_slowly, state=Visits)  # error: the same as a coroutine
 keyed.process(each, state=Visits, ttl=7)  # error: seconds, or days?
 sc.Ttl("7d", clock="wall")  # error: no such clock
+sc.ListState([1]).append("a")  # error: entries of another type
+sc.MapState({"a": 1})[2] = 1  # error: keys of another type
 orders.map(lambda order: order.id, ttl="7d")  # error: no state
 keyed.process(each, state=Visits, concurrency=4)  # error: a plain function has no concurrency
 keyed.process(each, state=needs_count)  # error: cannot be made without arguments

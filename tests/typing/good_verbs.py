@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeGuard, assert_type
 
 from typing_extensions import TypeIs
@@ -200,6 +200,18 @@ async def remind(timestamp: int, visits: Visits, ctx: sc.KeyContext[str]) -> lis
 
 assert_type(by_country.process(each, state=Visits), sc.Step[Order, Order])
 assert_type(by_country.process(each, state=Visits, ttl="7d"), sc.Step[Order, Order])
+
+
+@dataclass
+class Basket:
+    items: sc.ListState[Order] = field(default_factory=sc.ListState[Order])
+    seen: sc.MapState[str, int] = field(default_factory=sc.MapState[str, int])
+
+
+assert_type(Basket().items[0], Order)
+assert_type(Basket().items[1:], list[Order])
+assert_type(Basket().seen["a"], int)
+Basket().items.extend(each_order for each_order in Basket().items)
 
 
 @dataclass
