@@ -196,7 +196,7 @@ async def job_coroutine_map(n: int, *, ordered: bool = True) -> None:
 
 # ---- the figures
 
-Work = Callable[[int], Awaitable[None]]
+Work = Callable[[int], Awaitable[object]]
 
 
 async def ratio(

@@ -59,10 +59,10 @@ class AsofJoin:
         """Keep a version; of those with one timestamp the one that has come last is the newest."""
         if context.timestamp <= context.watermark:
             return self._reject(record, state, context)
-        state.versions.put(context.timestamp, record)
-        due = self._first_forgotten(state.versions)
-        if due < state.due:
-            self._watch(state, due, context)
+        if state.versions.put(context.timestamp, record) < 2:  # else the first two are as before
+            due = self._first_forgotten(state.versions)
+            if due < state.due:
+                self._watch(state, due, context)
         return ()
 
     def _reject(self, record: Any, state: AsofState, context: WindowContext) -> tuple[()]:
@@ -99,26 +99,24 @@ class AsofJoin:
         return rows
 
     def _decide(self, state: AsofState, watermark: int) -> list[Stamped]:
-        waiting, versions = state.waiting, state.versions
+        fn, tolerance, waiting = self._fn, self._tolerance, state.waiting
+        times, versions = state.versions.times, state.versions.records
         count = bisect_right(waiting.times, watermark)
         rows = []
         for timestamp, record in zip(waiting.times[:count], waiting.records, strict=False):
-            place = bisect_right(versions.times, timestamp) - 1
-            if place >= 0 and not self._too_old(versions.times[place], timestamp - 1):
-                rows.append((self._fn(record, versions.records[place]), timestamp))
+            newest = bisect_right(times, timestamp) - 1
+            if newest >= 0 and (tolerance is None or times[newest] >= timestamp - tolerance):
+                rows.append((fn(record, versions[newest]), timestamp))
             elif self._left_alone:
-                rows.append((self._fn(record, None), timestamp))
+                rows.append((fn(record, None), timestamp))
         waiting.drop(count)
         return rows
 
-    def _too_old(self, version: int, watermark: int) -> bool:
-        """Say whether a version is too old for all left records behind a watermark."""
-        return self._tolerance is not None and version + self._tolerance <= watermark
-
     def _forget(self, versions: Side, watermark: int) -> None:
+        """Of those up to the watermark keep the newest, unless it is too old for what comes."""
         newest = bisect_right(versions.times, watermark) - 1
         if newest < 0:
             return
-        if watermark == MAX_TIMESTAMP or self._too_old(versions.times[newest], watermark):
-            newest += 1
-        versions.drop(newest)
+        tolerance = self._tolerance
+        too_old = tolerance is not None and versions.times[newest] + tolerance <= watermark
+        versions.drop(newest + 1 if too_old or watermark == MAX_TIMESTAMP else newest)

@@ -52,52 +52,42 @@ class IntervalJoin:
         self._after = after
         self._left_alone = how in ("left", "outer")
         self._right_alone = how in ("right", "outer")
-        self.on_left = self._of_left()
-        self.on_right = self._of_right()
+        self.on_left = self._arriving(is_left=True)
+        self.on_right = self._arriving(is_left=False)
 
-    # ---- records: closures, for constants are faster than attributes
+    # ---- records
 
-    def _of_left(self) -> Function:
-        fn, back, ahead = self._fn, self._before, self._after
-        keep, watch = _keeper(ahead, watched=self._left_alone), self._right_alone
-
-        def join(record: Any, state: IntervalState, context: WindowContext) -> Sequence[Stamped]:
-            timestamp = context.timestamp
-            if timestamp <= context.watermark:
-                return reject(record, context, keep=state.due < MAX_TIMESTAMP)
-            right = state.right
-            times = right.times
-            low = bisect_left(times, timestamp - back)
-            high = bisect_right(times, timestamp + ahead, low)
-            if low < high and watch:
-                right.alone[low:high] = [False] * (high - low)
-            keep(record, state.left, state, context, low == high)
-            return [
-                (fn(record, other), time if time > timestamp else timestamp)
-                for other, time in zip(right.records[low:high], times[low:high], strict=True)
-            ]
-
-        return join
-
-    def _of_right(self) -> Function:
-        fn, back, ahead = self._fn, self._after, self._before
-        keep, watch = _keeper(ahead, watched=self._right_alone), self._left_alone
+    def _arriving(self, *, is_left: bool) -> Function:
+        """Write what is done with a record of one input; a closure, for its constants are faster
+        than attributes."""
+        fn = self._fn
+        back, ahead = (self._before, self._after) if is_left else (self._after, self._before)
+        watched, watching = self._left_alone, self._right_alone
+        if not is_left:
+            watched, watching = watching, watched
 
         def join(record: Any, state: IntervalState, context: WindowContext) -> Sequence[Stamped]:
             timestamp = context.timestamp
             if timestamp <= context.watermark:
                 return reject(record, context, keep=state.due < MAX_TIMESTAMP)
-            left = state.left
-            times = left.times
+            own, others = (state.left, state.right) if is_left else (state.right, state.left)
+            times = others.times
             low = bisect_left(times, timestamp - back)
             high = bisect_right(times, timestamp + ahead, low)
-            if low < high and watch:
-                left.alone[low:high] = [False] * (high - low)
-            keep(record, state.right, state, context, low == high)
-            return [
-                (fn(other, record), time if time > timestamp else timestamp)
-                for other, time in zip(left.records[low:high], times[low:high], strict=True)
-            ]
+            place = own.put(timestamp, record)
+            if watched:
+                own.alone.insert(place, low == high)
+            if timestamp + ahead < state.due:
+                state.due = timestamp + ahead
+                context.set_timer(state.due)
+            if low == high:
+                return ()
+            if watching:
+                others.alone[low:high] = [False] * (high - low)
+            met = zip(others.records[low:high], times[low:high], strict=True)
+            if is_left:
+                return [(fn(record, one), at if at > timestamp else timestamp) for one, at in met]
+            return [(fn(one, record), at if at > timestamp else timestamp) for one, at in met]
 
         return join
 
@@ -118,25 +108,6 @@ class IntervalJoin:
         else:
             context.set_timer(state.due)
         return rows
-
-
-def _keeper(
-    ahead: int, *, watched: bool
-) -> Callable[[Any, Watched, IntervalState, WindowContext, bool], None]:
-    """Make what keeps a record until `ahead` behind its timestamp."""
-
-    def keep(
-        record: Any, side: Watched, state: IntervalState, context: WindowContext, alone: bool
-    ) -> None:
-        timestamp = context.timestamp
-        place = side.put(timestamp, record)
-        if watched:
-            side.alone.insert(place, alone)
-        if timestamp + ahead < state.due:
-            state.due = timestamp + ahead
-            context.set_timer(state.due)
-
-    return keep
 
 
 def _forgotten(side: Watched, watermark: int, ahead: int) -> list[Stamped]:
