@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+import streamcp as sc
 from benchmarks import (
     backpressure,
     endurance,
     incremental,
+    joins,
     journal,
     micro,
     outstanding,
@@ -89,6 +91,29 @@ def test_timers_measures(name: str, tmp_path: Path) -> None:
     rows = run(timers.SUITE, timers.Sizes(records=2000, rounds=1), name, tmp_path)
 
     assert all(math.isfinite(row["value"]) for row in rows)
+
+
+@pytest.mark.parametrize("name", joins.SUITE.benchmarks)
+def test_joins_measures(name: str, tmp_path: Path) -> None:
+    rows = run(joins.SUITE, windows.Sizes(records=2000, rounds=1), name, tmp_path)
+
+    assert all(math.isfinite(row["value"]) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("bare", "join"),
+    [(joins.bare_interval, joins.interval_join), (joins.bare_asof, joins.asof_join)],
+)
+async def test_loops_find_as_many_rows_as_the_joins(bare: Any, join: Any) -> None:
+    """Else they would not be measured at the same thing."""
+    met: list[tuple[int, int]] = []
+
+    def counted(left: joins.Keyed, right: joins.Keyed) -> sc.Stream[tuple[int, int]]:
+        rows: sc.Stream[tuple[int, int]] = join(left, right)
+        return rows.inspect(met.append)
+
+    await joins.described(8000, counted).run_async()
+    assert await bare(8000) == len(met) > 4000 - 50
 
 
 @pytest.mark.parametrize("checkpoints", [None, "1s"])
