@@ -7,6 +7,7 @@ import errno
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,32 @@ def test_savepoint_begins_without_answers(tmp_path: Path) -> None:
     run_job(job(service, []), restore=savepoints[0], fresh=True, checkpoints=here)
     assert asked & set(service.asked), "what was answered behind the savepoint is asked for again"
     assert asked | set(service.asked) == set(QUESTIONS)
+
+
+@dataclass
+class Seen:
+    """A state whose entries are stored one by one."""
+
+    numbers: sc.ListState[int] = field(default_factory=sc.ListState)
+
+
+def test_state_with_entries_stored_one_by_one_is_replayed_as_it_was() -> None:
+    disk, asked, out = new_disk(), list[int](), list[Any]()
+
+    async def ask(number: int, seen: Seen, ctx: sc.KeyContext[int]) -> list[int]:
+        await asyncio.sleep(0.2)
+        asked.append(number)
+        seen.numbers.append(number)
+        return [sum(seen.numbers)]
+
+    async def write(records: Any) -> None:
+        out.extend(records)
+
+    for use in (killed_after(0.9), killed_after(0.7), None):
+        made = sc.Job("sums", checkpoints=sc.Checkpoints(to="nowhere", every="500ms"))
+        keyed = made.source(sc.items(QUESTIONS), name="numbers").key_by(lambda number: number % 3)
+        keyed.process(ask, name="ask", state=Seen, journal=True).sink(write, name="out")
+        run(made, disk, use)
+    assert sorted(asked) == QUESTIONS
+    expected = [sum(range(number % 3, number + 1, 3)) for number in QUESTIONS]
+    assert set(out) == set(expected)
