@@ -8,6 +8,7 @@ from typing import Any
 
 from streamcp.checkpoint.key_groups import receiver_of_group
 from streamcp.checkpoint.snapshot import TaskShape
+from streamcp.elements import MAX_TIMESTAMP
 from streamcp.identifiers import ChannelId, SubtaskId
 from streamcp.runtime.event_time import Announced, EventTime, Reached
 from streamcp.runtime.subtask import Subtask
@@ -49,15 +50,23 @@ class TimeParts:
             parts = self._parts.get(subtask.chain.head)
             if parts:
                 old = next(iter(parts)).task
+                most = self._reached_behind_head(subtask, tasks)
                 if old in same and old == subtask.id.task:
-                    _restore_own(subtask, SubtaskId(old, subtask.id.index), parts, same)
+                    _restore_own(subtask, SubtaskId(old, subtask.id.index), parts, same, most)
                 else:
-                    _merge(subtask, parts)
+                    _merge(subtask, parts, most)
             self._judge(subtask.time, tasks)
             subtask.note_time()
         for subtask in subtasks:
             if subtask.time is not None:
                 subtask.time.announce_again()
+
+    def _reached_behind_head(self, subtask: Subtask, tasks: Sequence[TaskShape]) -> int:
+        """What those of a subtask's steps had reached that were tasks of their own: what is at the
+        head now may have been further, and their timers are still to fire."""
+        heads = {task.steps[0] for task in tasks} & (subtask.chain.steps - {subtask.chain.head})
+        reached = (part.watermark for head in heads for part in self._parts.get(head, {}).values())
+        return min(reached, default=MAX_TIMESTAMP)
 
     def _judge(self, time: EventTime, tasks: Sequence[TaskShape]) -> None:
         """Let each keyed step judge its key groups by what their old owners had reached."""
@@ -77,21 +86,26 @@ class TimeParts:
 
 
 def _restore_own(
-    subtask: Subtask, old: SubtaskId, parts: Mapping[SubtaskId, Reached], same: Collection[str]
+    subtask: Subtask,
+    old: SubtaskId,
+    parts: Mapping[SubtaskId, Reached],
+    same: Collection[str],
+    most: int,
 ) -> None:
-    """A subtask gets back what it had. Only of senders as many as before: what another number of
-    them sends is from all of the old ones."""
+    """A subtask gets back what it had, at `most`. Only of senders as many as before: what another
+    number of them sends is from all of the old ones."""
     assert subtask.time is not None
     part = parts[old]
     merged = _merged_channels(subtask, {old: part})
     kept = [one for one in part.announced if ChannelId.parse(one[0], old).sender.task in same]
-    subtask.time.restore(part.watermark, [*merged, *kept], idle=part.idle)
+    subtask.time.restore(min(part.watermark, most), [*merged, *kept], idle=part.idle)
 
 
-def _merge(subtask: Subtask, parts: Mapping[SubtaskId, Reached]) -> None:
-    """Under another parallelism: begin with the least of all, so that nothing is newly late."""
+def _merge(subtask: Subtask, parts: Mapping[SubtaskId, Reached], most: int) -> None:
+    """Under another parallelism: begin with the least of all, at `most`, so that nothing is newly
+    late."""
     assert subtask.time is not None
-    watermark = min(part.watermark for part in parts.values())
+    watermark = min(most, *(part.watermark for part in parts.values()))
     idle = all(part.idle for part in parts.values())
     subtask.time.restore(watermark, _merged_channels(subtask, parts), idle=idle)
 

@@ -74,6 +74,11 @@ class Chain:
         return self._plan.head.label
 
     @property
+    def steps(self) -> frozenset[str]:
+        """The labels of all steps of the task."""
+        return frozenset(node.label for node in self._plan.members)
+
+    @property
     def timed(self) -> bool:
         """Records have timestamps here."""
         return self._plan.head.timed

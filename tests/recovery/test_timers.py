@@ -152,3 +152,39 @@ def test_due_timers_whose_coroutines_are_outstanding_fire_once_after_a_kill(
     run_job(job())
     assert fired == Counter(range(18))
     assert sorted(row[0] for row in target.records("out")) == list(range(18))
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_timers_of_a_step_that_joins_the_task_of_an_ended_source_still_fire(
+    tmp_path: Path, kind: str
+) -> None:
+    """The source had come to the end of event time, the keyed step behind it had not: fused, they
+    begin with what the slower of both had reached (P42)."""
+    written: set[int] = set()
+    is_stuck = True
+
+    async def slow(records: Sequence[int]) -> None:
+        await asyncio.sleep(3600 if is_stuck else 0)
+        written.update(records)
+
+    def job(parallelism: int) -> sc.Job:
+        to = sc.Checkpoints(to=tmp_path / "checkpoints", mode="unaligned")
+        made = sc.Job("timers", checkpoints=to, channel_capacity=1)
+        times = sc.Watermarks[int](lambda n: 1_700_000_000_000 + n)
+        numbers = made.source(sc.items(range(30)), name="numbers", watermarks=times)
+        fn: Any = _set if kind == "plain" else _set_later
+        timed: Any = numbers.key_by(_mod).process(
+            fn, state=Fired, on_timer=_fire, name="timed", parallelism=parallelism
+        )
+        timed.rebalance().sink(slow, name="out")
+        return made
+
+    async def until_killed(handle: JobHandle) -> None:
+        await asyncio.sleep(1)
+        await handle.checkpoint()
+        raise asyncio.CancelledError
+
+    assert run_job(job(2), use=until_killed) is None
+    is_stuck = False
+    run_job(job(1))
+    assert written == set(range(90))
