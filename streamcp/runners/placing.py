@@ -50,8 +50,9 @@ def restore(
     """Give every subtask its part: states, captured data in its order, ended inputs behind it.
 
     The job must fit the checkpoint (`matching.check_fits`); what belongs to no step is left out.
-    Takes the frames out of `restorable`. Raises RestoreRefused for what cannot be read, and for
-    state and keys of another class than the job's."""
+    Takes the frames out of `restorable`. Raises RestoreRefused for what does not fit the job:
+    classes that are gone or have changed too much, state and keys of another class than the job's;
+    SerializationError where reading itself fails."""
     assignment = Assignment(restorable.manifest, job_shape(plan))
     placing = _Placing(plan, subtasks, restorable, registry, assignment)
     for acknowledgement in sorted(
@@ -126,10 +127,12 @@ class _Placing:
                 one.iteration.look()
 
     def _values(self, handle: SectionHandle, frames: Sequence[bytes]) -> list[Any]:
-        """Read frames; what cannot be read is told with what it belongs to."""
+        """Read frames; what does not fit the job is told with what it belongs to."""
         try:
             return list(map(self._reader.loads, frames))
         except SerializationError as error:
+            if error.__cause__ is not None:  # code of the job failed: another try may go well
+                raise
             what = "records on their way along" if handle.kind == "channel" else "what it holds of"
             raise RestoreRefused(
                 f"the checkpoint cannot be read: {what} {handle.name!r}: {error}"
