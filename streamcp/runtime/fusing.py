@@ -57,6 +57,7 @@ from streamcp.runtime.event_time import EventTime
 from streamcp.runtime.keyed_steps import NOTHING, KeyedRun, refuse_in_place
 from streamcp.runtime.meters import StepMeter
 from streamcp.runtime.strictness import Lenient
+from streamcp.state.entries import UNDATED
 
 # CPython allows twenty nested blocks; a loop and the `try` in it are two. Deeper steps get a
 # loop of their own.
@@ -474,6 +475,8 @@ class LoopWriter:
                 f"    {updated} = t if t > {now} else {now}",
                 f"elif {now} > {updated}:",
                 f"    {updated} = {now}",
+                f"elif {updated} == {UNDATED}:",
+                f"    {updated} = t if t > {now} else {now}",
             ]
         judge = [seldom, f"    if {updated} <= {oldest}:", f"        renew{number}(e{number})"]
         if expiry.time is not None:

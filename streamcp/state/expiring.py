@@ -77,9 +77,10 @@ class ExpiringState(KeyedState):
         self.replace(entry, self._make())
 
     def update(self, entry: Entry, now: int) -> None:
-        """A call for the entry has come to its end: its life begins anew. Never goes back."""
+        """A call for the entry has come to its end: its life begins anew. Never goes back; one that
+        was not dated is from now on."""
         assert isinstance(entry, ExpiringEntry)
-        if now > entry.updated:
+        if now > entry.updated or entry.updated == UNDATED:
             if entry.epoch != self.epoch:
                 self.preserve(entry)
             entry.updated = now

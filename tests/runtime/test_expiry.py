@@ -61,6 +61,7 @@ class Bench:
         self.kind = kind
         self.clock = clock
         self.records = records
+        self.out_of_orderness = "0s"
         self.gate = Gate()
         self.out: list[tuple[str, int, int]] = []
 
@@ -76,7 +77,9 @@ class Bench:
             self.out += records
 
         job = sc.Job("job", types=[Seen, Count])
-        marks = sc.Watermarks[Seen](lambda seen: seen.at) if self.clock == "event" else None
+        marks = None
+        if self.clock == "event":
+            marks = sc.Watermarks[Seen](lambda one: one.at, out_of_orderness=self.out_of_orderness)
         keyed = job.source(source(), name="source", watermarks=marks).key_by(key_of)
         options: Any = {"name": "step", "parallelism": p, "ttl": ttl or f"{LIFE}ms"}
         if self.kind == "connected":
@@ -163,6 +166,27 @@ def test_what_is_seen_equals_an_oracle_with_a_restore_after_every_record_and_res
 
     asyncio.run(run())
     assert bench.out == expected(records, clock)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_state_without_date_lives_from_the_call_that_updates_it_before_the_first_watermark(
+    kind: str,
+) -> None:
+    """It was kept where the stream had no watermarks."""
+    late = 10 * LIFE
+    records = [Seen("a", 0), Seen("a", late), Seen("b", late + 110), Seen("a", late + 111)]
+    bench = Bench(kind, "processing", records)
+    engine = bench.engine()
+    async with engine.running():
+        await bench.let_in(0)
+        engine.trigger(1)
+        await engine.until_acknowledged(1)
+    bench.clock, bench.out_of_orderness = "event", f"{LIFE + 50}ms"
+    again = engine.restored(1, bench.job(), clock=ManualClock(tick=1e-6))
+    async with again.running():
+        for number in (1, 2, 3):
+            await bench.let_in(number)
+    assert [times for _, _, times in bench.out] == [1, 2, 1, 3]
 
 
 @virtual_time

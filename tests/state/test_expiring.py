@@ -200,6 +200,17 @@ def test_state_that_expired_by_the_other_clock_begins_its_life_with_the_first_wa
     assert bench.call("b", 3) == []
 
 
+def test_call_before_the_first_watermark_dates_what_was_restored_without_a_date() -> None:
+    bench = Bench(EVENT, now=-(2**63))
+    bench.state.restore([("a", [1], ())])
+    bench.state.update(bench.state["a"], 1000)
+    bench.now = 900
+    bench.sweep()
+    assert bench.rows() == [("a", [1], (), (), 1000, EVENT)]
+    bench.now = 900 + LIFE
+    assert bench.call("a", 2) == [1]
+
+
 def test_state_that_does_not_expire_any_more_is_restored_without_its_dates() -> None:
     state = KeyedState("step", list, Serializer(TypeRegistry()), 4)
     state.restore([("a", [1], (5,), (), 1000, PROCESSING), ("b", [2], (), (7,), 1000, EVENT)])
