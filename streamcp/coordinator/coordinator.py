@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -169,6 +170,10 @@ class Coordinator:
     def set_alignment_timeout(self, timeout: float) -> None:
         """Use another alignment timeout from the next trigger on."""
         self._modes.set_alignment_timeout(timeout)
+
+    def set_timeout(self, timeout: float) -> None:
+        """Give checkpoints another time to complete, from the next trigger on."""
+        self._limits = replace(self._limits, timeout=timeout)
 
     @property
     def mode(self) -> ChosenMode:

@@ -113,6 +113,11 @@ class JobHandle:
         """Use another alignment timeout from the next trigger on."""
         self._life.set_alignment_timeout(seconds(timeout, setting="alignment_timeout"))
 
+    def set_timeout(self, timeout: Duration) -> None:
+        """Give checkpoints another time to complete, from the next trigger on, also after restarts:
+        a job whose checkpoints all expire need not be stopped."""
+        self._life.set_timeout(seconds(timeout, setting="timeout"))
+
     async def stop(
         self,
         *,

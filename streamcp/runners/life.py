@@ -224,8 +224,12 @@ class JobLife:
     def set_alignment_timeout(self, timeout: float) -> None:
         """Use another alignment timeout, now and in later attempts."""
         self._adjusted(
-            "timeout", lambda attempt: attempt.coordinator.set_alignment_timeout(timeout)
+            "alignment timeout", lambda attempt: attempt.coordinator.set_alignment_timeout(timeout)
         )
+
+    def set_timeout(self, timeout: float) -> None:
+        """Use another checkpoint timeout, now and in later attempts."""
+        self._adjusted("timeout", lambda attempt: attempt.coordinator.set_timeout(timeout))
 
     def _adjusted(self, setting: str, adjust: Callable[[Attempt], None]) -> None:
         self._adjust[setting] = adjust

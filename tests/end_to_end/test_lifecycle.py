@@ -331,11 +331,35 @@ def test_settings_can_be_changed_when_the_job_has_failed_before_it_ran() -> None
         handle.set_mode("aligned")
         handle.set_interval("1s")
         handle.set_alignment_timeout("1s")
+        handle.set_timeout("1s")
         with pytest.raises(sc.StreamcpError):
             await handle.checkpoint()
 
     with pytest.raises(sc.JobFailed, match="no connection"):
         run_job(job, use=use)
+
+
+def test_checkpoints_that_all_expire_complete_once_they_are_given_more_time(
+    tmp_path: Path,
+) -> None:
+    async def slow(record: int) -> int:
+        await asyncio.sleep(1)
+        return record
+
+    to = sc.Checkpoints(to=tmp_path, mode="aligned", timeout="100ms")
+    job = sc.Job("hasty", channel_capacity=20, checkpoints=to)
+    stream: Any = job.source(numbers(count=50, pause=0.0), name="numbers").rebalance()
+    slowed = stream.map(slow, name="slow", concurrency=1)
+    slowed.sink(sc.discard(), name="out")
+
+    async def use(handle: JobHandle) -> None:
+        await asyncio.sleep(1)
+        with pytest.raises(sc.CheckpointFailed, match=r"within 0\.1 s"):
+            await handle.checkpoint()
+        handle.set_timeout("1m")
+        await handle.checkpoint()
+
+    run_job(job, use=use)
 
 
 def test_nothing_is_dropped_where_every_queue_is_full(tmp_path: Path) -> None:

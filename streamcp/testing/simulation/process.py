@@ -31,8 +31,10 @@ Ending: TypeAlias = Literal[
     "finished", "already_finished", "stopped", "cancelled", "crashed", "failed"
 ]
 
+_ENOUGH = 600.0
 _PATIENCE = 20
-"""After so many expired checkpoints, one behind another, whoever runs the job stops it."""
+"""After so many expired checkpoints, one behind another, whoever runs the job gives them more
+time."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,7 @@ class Ended:
 
 
 class Process:
-    """Runs one life of `job`. `counts` is added to, `copy` makes a second copy of it.
-
-    `needs_time` says that its checkpoints expired until it was stopped: it wants a longer one."""
+    """Runs one life of `job`. `counts` is added to, `copy` makes a second copy of it."""
 
     def __init__(
         self,
@@ -63,7 +63,6 @@ class Process:
     ) -> None:
         self.life = life
         self.counts = counts
-        self.needs_time = False
         self._expired = 0
         self._copy = copy
         self._second: tuple[Process, asyncio.Task[Ended]] | None = None
@@ -160,16 +159,16 @@ class Process:
             self._expired = 0
             self.life.hit("completed")
         if isinstance(event, events.CheckpointFailed) and event.reason == "EXPIRED":
-            self._lose_patience()
+            self._expired += 1
+            if self._expired == _PATIENCE:
+                self._give_time()
         if isinstance(event, events.SavepointWritten) and self.life.survived is None:
             self.life.world.savepoints.announced.add(Path(event.path))
 
-    def _lose_patience(self) -> None:
-        """Stop a job whose timeout is too short for its schedule: it would run for ever."""
-        self._expired += 1
-        if self._expired == _PATIENCE and self.life.task is not None:
-            self.needs_time = True
-            self.life.task.cancel()
+    def _give_time(self) -> None:
+        """A job whose timeout is too short for its schedule would run for ever."""
+        self.counts["given time"] += 1
+        self.job.set_timeout(_ENOUGH)
 
     def _look_at_manifest(self, manifest: Manifest) -> None:
         savepoints = self.life.world.savepoints

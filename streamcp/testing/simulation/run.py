@@ -168,7 +168,6 @@ class _Run:
         self.counts = counts
         self._undisturbed = last_life(case.plan) + 1
         self._beginnings = beginnings(case.plan)
-        self._given_time = False
         self._branch = Branch()
         self._left: list[Branch] = []
         world.savepoints.begun_from = bool(self._beginnings)
@@ -210,7 +209,7 @@ class _Run:
     async def _live(self, number: int) -> Ended:
         life = Life(self.world, number, self.case.plan, self._branch)
         self.counts["rescaled"] += life.rescaling is not None
-        job, settings = self._build(life)
+        job, settings = self.case.job.build(life)
         begins = self._begins(job.name)
         process = Process(
             life,
@@ -222,9 +221,6 @@ class _Run:
         )
         self.world.loop.look = lambda: self._look(process.job)
         ended = await process.run()
-        if process.needs_time and not ended.finished:
-            self._given_time = True
-            self._undisturbed = max(self._undisturbed, number + 1)
         self.counts[ended.how] += 1
         self.counts["answers found"] += life.found_answers
         life.say("life", f"{ended.how} {ended.error or ''}")
@@ -232,14 +228,6 @@ class _Run:
         if ended.finished:
             self.case.job.check_output(Output(self.world.outside, self._branch, job.name))
         return ended
-
-    def _build(self, life: Life) -> tuple[Job, JobSettings]:
-        """The job of a life, with a timeout of ten minutes once a shorter one was of no use."""
-        job, settings = self.case.job.build(life)
-        if self._given_time and settings.checkpoints is not None:
-            checkpoints = replace(settings.checkpoints, timeout="10m")
-            settings = replace(settings, checkpoints=checkpoints)
-        return job, settings
 
     def _look(self, job: JobLife) -> None:
         if self.world.clock.now > self.case.job.longest:
@@ -269,7 +257,7 @@ class _Run:
     def _second_copy(self, number: int) -> Process:
         self.counts["taken over"] += 1
         life = Life(self.world, number, (), self._branch, beside=True)
-        job, settings = self._build(life)
+        job, settings = self.case.job.build(life)
         settings = replace(settings, take_over=True, **self._begins(job.name))
         return Process(life, job, settings, self.counts)
 
