@@ -87,11 +87,7 @@ def _exactly_once_sinks(graph: LogicalGraph) -> Iterator[str]:
 
 def _journaled(graph: LogicalGraph, *, checkpoints: bool) -> Iterator[str]:
     """One problem for all of them: there is one setting to be changed."""
-    steps = [
-        node
-        for node in graph.nodes
-        if isinstance(node.spec, Call) and node.spec.calls is not None and node.spec.calls.journal
-    ]
+    steps = [node for node in graph.nodes if isinstance(node.spec, Call) and node.spec.is_journaled]
     if not steps:
         return
     named = ", ".join(map(told, steps))

@@ -54,6 +54,11 @@ class Call:
     uses: Opener | None = None
     on_error: OnError = "fail"
 
+    @property
+    def is_journaled(self) -> bool:
+        """The answers of its calls are kept in the journal."""
+        return self.calls is not None and self.calls.journal
+
 
 @dataclass(frozen=True, slots=True)
 class MapStep(Call):

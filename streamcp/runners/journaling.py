@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from streamcp.checkpoint.journal import (
     Answer,
@@ -35,11 +34,8 @@ _logger = logging.getLogger(__name__)
 
 def has_journaled(plan: PhysicalPlan) -> bool:
     """Say whether a job has a step with `journal=True`."""
-    return any(_is_journaled(node.spec) for task in plan.tasks for node in task.members)
-
-
-def _is_journaled(spec: Any) -> bool:
-    return isinstance(spec, Call) and spec.calls is not None and spec.calls.journal
+    specs = (node.spec for task in plan.tasks for node in task.members)
+    return any(isinstance(spec, Call) and spec.is_journaled for spec in specs)
 
 
 async def open_journal(

@@ -81,9 +81,7 @@ class ExpiringState(KeyedState):
         was not dated is from now on."""
         assert isinstance(entry, ExpiringEntry)
         if now > entry.updated or entry.updated == UNDATED:
-            if entry.epoch != self.epoch:
-                self.preserve(entry)
-            entry.updated = now
+            self._date(entry, now)
 
     def is_visible(self, entry: Entry) -> bool:
         """Say whether the value of an entry has not expired."""
