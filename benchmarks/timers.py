@@ -1,7 +1,8 @@
 """Timers: how many are set and fired in a second, with one for each record.
 
 A timer costs a place in a queue of due times, in the state of its key, and a call when event time
-has reached it. The bare loop keeps a heap, and calls the same function.
+has reached it. The bare loop keeps a heap, and calls the same function. The records are those of
+`windows`.
 """
 
 from __future__ import annotations
@@ -14,21 +15,9 @@ from dataclasses import dataclass
 import streamcp as sc
 from benchmarks.harness import Row, Run, Suite, at_least, main, median_row, paired, timed
 from benchmarks.micro import ratio_rows
+from benchmarks.windows import BATCH, Sizes, key_of, time_of
 
-KEYS = 50
-FIRST = 1_704_067_200_000
-STEP = 10  # milliseconds of event time per record
 AFTER = 1_000  # a timer fires a hundred records later
-BATCH = 512  # records after which the bare loop looks for what is due
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Records per window, and windows per figure."""
-
-    records: int
-    rounds: int
-
 
 FULL = Sizes(300_000, 31)
 QUICK = Sizes(50_000, 7)
@@ -39,14 +28,6 @@ class Fired:
     """What a key keeps: how many of its timers have fired."""
 
     count: int = 0
-
-
-def key_of(value: int) -> int:
-    return value % KEYS
-
-
-def time_of(value: int) -> int:
-    return FIRST + value * STEP
 
 
 def set_one(value: int, fired: Fired, context: sc.KeyContext[int]) -> None:

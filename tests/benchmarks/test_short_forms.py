@@ -88,7 +88,7 @@ def test_windows_measures(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", timers.SUITE.benchmarks)
 def test_timers_measures(name: str, tmp_path: Path) -> None:
-    rows = run(timers.SUITE, timers.Sizes(records=2000, rounds=1), name, tmp_path)
+    rows = run(timers.SUITE, windows.Sizes(records=2000, rounds=1), name, tmp_path)
 
     assert all(math.isfinite(row["value"]) for row in rows)
 
