@@ -10,8 +10,7 @@ different things. A line that begins with a word is a lane, an indented one is t
     out     10@0 20@1 30@2
 
 `text@x` is a record at x, `text@x-y` one whose call lasts from x to y, `text@x#b` one of the second
-colour, `[x-y]text` a window, `|text@x` a watermark. `_` stands for a space. A lane in parentheses
-is inside the operator.
+colour, `[x-y]` a window. `_` stands for a space. A lane in parentheses is inside the operator.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _LETTER, _PILL = 7.3, 24
 
 _COMMENT = re.compile(r"^<!-- picture ([\w-]+)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 _RECORD = re.compile(r"(?P<text>[^@\s]*)@(?P<x>[\d.]+)(-(?P<to>[\d.]+))?(#(?P<colour>[abc]))?$")
-_WINDOW = re.compile(r"\[(?P<x>[\d.]+)-(?P<to>[\d.]+)\](?P<text>\S*)$")
+_WINDOW = re.compile(r"\[(?P<x>[\d.]+)-(?P<to>[\d.]+)\]$")
 
 _STYLE = """
   .bg { fill: #ffffff; stroke: #d0d7de }
@@ -44,21 +43,21 @@ _STYLE = """
   .a { fill: #ddf4ff; stroke: #0969da } .b { fill: #fff1e5; stroke: #bc4c00 }
   .c { fill: #fbefff; stroke: #8250df }
   .window { fill: none; stroke: #8c959f; stroke-dasharray: 4 3 }
-  .mark { stroke: #cf222e; stroke-width: 1.6 } .call { stroke-width: 5; opacity: 0.5 }
+  .call { stroke-width: 5; opacity: 0.5 }
   @media (prefers-color-scheme: dark) {
     .bg { fill: #0d1117; stroke: #3d444d }
     .t { fill: #f0f6fc } .s { fill: #9198a1 }
     .op { fill: #212830; stroke: #9198a1 } .line { stroke: #656c76 }
     .a { fill: #0c2d6b; stroke: #79c0ff } .b { fill: #5a1e02; stroke: #ffa657 }
     .c { fill: #3c1e70; stroke: #d2a8ff }
-    .window { stroke: #656c76 } .mark { stroke: #ff7b72 }
+    .window { stroke: #656c76 }
   }
 """
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Something on a lane: a record, the window or the watermark at `x`, perhaps up to `to`."""
+    """Something on a lane: a record or a window at `x`, perhaps up to `to`."""
 
     kind: str
     text: str
@@ -119,18 +118,13 @@ def _row(line: str) -> Lane | str:
 
 def _mark(token: str) -> Mark:
     if found := _WINDOW.match(token):
-        return Mark("window", _text(found), float(found["x"]), float(found["to"]))
+        return Mark("window", "", float(found["x"]), float(found["to"]))
     found = _RECORD.match(token)
     if found is None:
         raise ValueError(f"not a mark: {token!r}")
-    if token.startswith("|"):
-        return Mark("watermark", _text(found)[1:], float(found["x"]))
+    text = found["text"].replace("_", " ")
     to = float(found["to"]) if found["to"] else None
-    return Mark("record", _text(found), float(found["x"]), to, found["colour"] or "a")
-
-
-def _text(found: re.Match[str]) -> str:
-    return found["text"].replace("_", " ")
+    return Mark("record", text, float(found["x"]), to, found["colour"] or "a")
 
 
 def draw(picture: Picture) -> str:
@@ -229,17 +223,9 @@ def _window(mark: Mark, scale: _Scale, y: float) -> Iterator[str]:
         f'<rect class="window" x="{x + 2:.1f}" y="{y - 18:g}" '
         f'width="{to - x - 4:.1f}" height="36" rx="5"/>'
     )
-    if mark.text:
-        yield f'<text class="s m" x="{(x + to) / 2:.1f}" y="{y - 6:g}">{escape(mark.text)}</text>'
 
 
-def _watermark(mark: Mark, scale: _Scale, y: float) -> Iterator[str]:
-    x = scale(mark.x)
-    yield f'<path class="mark" d="M{x:.1f} {y - 14:g} V{y + 14:g}"/>'
-    yield f'<text class="s m" x="{x:.1f}" y="{y + 24:g}">{escape(mark.text)}</text>'
-
-
-_DRAWN = {"record": _record, "window": _window, "watermark": _watermark}
+_DRAWN = {"record": _record, "window": _window}
 
 
 def main() -> None:

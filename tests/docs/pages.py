@@ -10,7 +10,11 @@ from pathlib import Path
 
 def programs_of(page: str) -> list[str]:
     """The programs of `docs/how-to/<page>`, in their order."""
-    text = (Path(__file__).parents[2] / "docs/how-to" / page).read_text(encoding="utf-8")
+    return programs_in((Path(__file__).parents[2] / "docs/how-to" / page).read_text("utf-8"))
+
+
+def programs_in(text: str) -> list[str]:
+    """The programs in the text of a page, in their order."""
     return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 

@@ -10,10 +10,10 @@ import pytest
 
 import streamcp as sc
 from tests.docs.operator_pictures import IMAGES, PAGE, Picture, draw, pictures
+from tests.docs.pages import programs_in
 
 TEXT = PAGE.read_text(encoding="utf-8")
 SECTION = re.compile(r"^## (.+?)$(.*?)(?=^##? |\Z)", re.MULTILINE | re.DOTALL)
-PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 def _examples() -> list[tuple[Picture, str]]:
@@ -21,7 +21,7 @@ def _examples() -> list[tuple[Picture, str]]:
     found: list[tuple[Picture, str]] = []
     for _, body in SECTION.findall(TEXT):
         shown = pictures(body)
-        programs = PROGRAM.findall(body)
+        programs = programs_in(body)
         assert len(shown) == len(programs), body
         found += zip(shown, programs, strict=True)
     return found
