@@ -9,13 +9,8 @@ from typing import Any
 
 import streamcp as sc
 from streamcp.testing.simulating import simulate
+from tests.end_to_end.clicks import Click
 from tests.recovery.world import Target, staged
-
-
-@dataclass(frozen=True)
-class Click:
-    user: int
-    ts: int
 
 
 @dataclass(frozen=True)

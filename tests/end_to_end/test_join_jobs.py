@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,17 +13,10 @@ import pytest
 import streamcp as sc
 from streamcp.testing.running import run_job
 from streamcp.testing.simulating import simulate
+from tests.end_to_end.clicks import START, Click, one_at_a_time
 from tests.recovery.world import Target, staged
 
-START = 1_700_000_000_000
 SECOND = 1_000
-
-
-@dataclass(frozen=True)
-class Click:
-    user: int
-    ts: int
-
 
 Keyed = sc.KeyedStream[int, Click]
 Describe = Callable[[Keyed, Keyed], sc.Stream[Any]]
@@ -160,18 +152,6 @@ def test_best_are_emitted_again_for_a_late_record_that_changes_them() -> None:
     run_job(job)
     first = [r for r in found.records if r.start == START // 10_000 * 10_000]
     assert [[(one.key, one.value) for one in r.value] for r in first] == [[(1, 2)], [(2, 3)]]
-
-
-def one_at_a_time(times: list[int]) -> sc.Source[Click]:
-    """A record is worked off, with its watermark, before the next one comes."""
-
-    @sc.source
-    async def each(position: int = 0) -> AsyncIterator[tuple[Click, int]]:
-        for place in range(position, len(times)):
-            yield Click(1, START + times[place]), place + 1
-            await asyncio.sleep(1)
-
-    return each()
 
 
 def late_job(describe: Describe) -> tuple[sc.Job, Any]:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,16 +13,10 @@ import pytest
 import streamcp as sc
 from streamcp.testing.running import run_job
 from streamcp.testing.simulating import simulate
+from tests.end_to_end.clicks import START, Click, one_at_a_time
 from tests.recovery.world import Target, staged
 
-START = 1_700_000_000_000
 SECOND = 1_000
-
-
-@dataclass(frozen=True)
-class Click:
-    user: int
-    ts: int
 
 
 def clicks(count: int) -> list[Click]:
@@ -147,18 +140,6 @@ def test_process_gets_all_records_of_a_window_with_its_span() -> None:
     found = collected(clicks(30), lambda keyed: keyed.window(sc.Tumbling("10s")).process(describe))
     assert found
     assert all(users == {key} for key, _, users in found)
-
-
-def one_at_a_time(times: list[int]) -> sc.Source[Click]:
-    """A record is worked off, with its watermark, before the next one comes."""
-
-    @sc.source
-    async def each(position: int = 0) -> AsyncIterator[tuple[Click, int]]:
-        for place in range(position, len(times)):
-            yield Click(1, START + times[place]), place + 1
-            await asyncio.sleep(1)
-
-    return each()
 
 
 def late_job(times: list[int]) -> tuple[sc.Job, sc.Windowed[int, Click, int]]:

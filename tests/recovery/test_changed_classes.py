@@ -14,23 +14,7 @@ import pytest
 import streamcp as sc
 from streamcp.errors import RestoreRefused
 from tests.recovery.world import Target, run_job, staged
-
-
-def version(name: str, *fields: Any, frozen: bool = False) -> Any:
-    """A data class `shop.<name>` with the given fields: (name, type, default), or without one."""
-    made = dataclasses.make_dataclass(
-        name,
-        [
-            (field[0], field[1], dataclasses.field(default=field[2]))
-            if len(field) > 2
-            else tuple(field)
-            for field in fields
-        ],
-        frozen=frozen,
-    )
-    made.__module__ = "shop"
-    return made
-
+from tests.serialization.versions import version
 
 ORDER = version("Order", ("user", str), ("amount", int), frozen=True)
 VISITS = version("Visits", ("count", int, 0), ("total", int, 0))

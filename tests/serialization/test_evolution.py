@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from enum import Enum
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, NewType, Protocol
 
 import msgspec
@@ -19,21 +19,9 @@ from streamcp.serialization.deserializer import Deserializer
 from streamcp.serialization.field_types import field_types
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.serializer import Serializer
+from tests.serialization import versions
 
-
-def version(*fields: Any, name: str = "Visits") -> Any:
-    """A data class `shop.Visits` with the given fields: (name, type) or (name, type, default)."""
-    made = dataclasses.make_dataclass(
-        name,
-        [
-            (field[0], field[1], dataclasses.field(default=field[2]))
-            if len(field) > 2
-            else tuple(field)
-            for field in fields
-        ],
-    )
-    made.__module__ = "shop"
-    return made
+version = partial(versions.version, "Visits")
 
 
 def read_as(now: Any, value: Any) -> Any:
