@@ -79,9 +79,9 @@ class WholeContent:
 
     def __init__(self, lists: Sequence[Sequence[Entry]]) -> None:
         """Remember how long the list of each group is."""
-        self.groups = range(len(lists))
+        self.groups = [group for group, listed in enumerate(lists) if listed]
         self._lists = lists
-        self._lengths = [len(listed) for listed in lists]
+        self._lengths = {group: len(lists[group]) for group in self.groups}
 
     def parts(self, group: int) -> Sequence[Part]:
         """The one list of a group."""
