@@ -320,7 +320,7 @@ class SourceSubtask(Subtask):
 
         while not waited and len(reader.collected) < limit:
             try:
-                records, position = await Stepping(generator.__anext__(), about_to_wait)
+                read = await Stepping(generator.__anext__(), about_to_wait)
             except StopAsyncIteration:
                 reader.ended = True
                 break
@@ -330,6 +330,10 @@ class SourceSubtask(Subtask):
                 raise self._failed(reader, failure_of(error)) from error
             except Exception as error:  # whatever a user's generator raises
                 raise self._failed(reader, error) from error
+            try:
+                records, position = read
+            except (TypeError, ValueError):
+                raise self._failed(reader, _no_pair(read, batches)) from None
             if batches:
                 reader.collect_batch(records)
             else:
@@ -516,3 +520,8 @@ class SourceSubtask(Subtask):
                     await close()
             except Exception:  # whatever a user's generator raises: it is read no more
                 _logger.warning("source %r: closing it failed", self._node.label, exc_info=True)
+
+
+def _no_pair(read: object, batches: bool) -> TypeError:
+    pair = "(records, position after them)" if batches else "(record, position after it)"
+    return TypeError(f"it yielded {read!r}; yield {pair}")

@@ -172,6 +172,22 @@ async def test_failing_generator_names_source_and_position() -> None:
     assert "ValueError: no more" in str(caught.value.exceptions[0])
 
 
+@pytest.mark.parametrize(("batches", "pair"), [(False, "record, position"), (True, "records, pos")])
+async def test_generator_that_yields_no_pair_is_told_what_to_yield(
+    batches: bool, pair: str
+) -> None:
+    async def numbers(position: int = 0) -> AsyncIterator[Any]:
+        yield 17
+
+    make: Any = sc.source  # a type checker refuses what it is to make here
+    job = sc.Job("job")
+    job.source(make(batches=batches)(numbers)(), name="source").sink(Out(), name="out")
+    with pytest.RaisesGroup(StepFailed, flatten_subgroups=True) as caught:
+        await finish(Engine(job))
+    assert "'source'" in str(caught.value.exceptions[0])
+    assert f"it yielded 17; yield ({pair}" in str(caught.value.exceptions[0])
+
+
 async def test_step_that_fails_before_the_source_waits_is_told_as_it_is() -> None:
     closed: list[str] = []
 
