@@ -6,6 +6,7 @@ import inspect
 import io
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from os import PathLike, fspath
 from typing import Any, Literal, TypeAlias
 
 from streamcp.api.functions import accepts, innermost, kind_of, name_of
@@ -122,5 +123,11 @@ def _no_sink(sink: Any) -> str:
             f"sink({name_of(sink)}) is a plain function; a sink is async def "
             f"{name_of(sink)}(records), or an object with async def write(records). For a plain "
             f"function per record write .for_each({name_of(sink)})"
+        )
+    if isinstance(sink, str | PathLike):
+        path = fspath(sink)
+        return (
+            f"sink({sink!r}) is no sink, but the name of a place; to write JSON lines there, write "
+            f"sink(sc.files.json_lines({path!r}))"
         )
     return f"sink({sink!r}) is no sink: it has no async def write(records)"

@@ -22,7 +22,13 @@ def check_state(described: str, state: Callable[[], Any], option: str = "state")
     """Refuse a `state=` that makes nothing, or something that cannot be changed in place.
 
     Calls it once, as every new key will."""
-    if not callable(state) or kind_of(state) != "plain":
+    if not callable(state):
+        made = type(state).__name__
+        raise DefinitionError(
+            f"{described}: {option}={state!r} is an object, which all keys would share; give a "
+            f"class, or a plain function that makes a fresh one per key: {option}={made}"
+        )
+    if kind_of(state) != "plain":
         raise DefinitionError(
             f"{described}: {option}={name_of(state)} must be a class, or a plain function that "
             "makes a fresh state"

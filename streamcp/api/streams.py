@@ -94,6 +94,10 @@ Opens: TypeAlias = Callable[[], AbstractAsyncContextManager[X, Any]]
 Many: TypeAlias = Iterable[U] | None
 AsyncMany: TypeAlias = AsyncIterator[U] | Coroutine[Any, Any, Iterable[U] | None]
 
+_PER_KEY = frozenset(
+    ("reduce", "count", "scan", "process", "join", "join_asof", "deduplicate", "window")
+)
+
 
 def add_node(
     graph: LogicalGraph, spec: StepSpec, inputs: tuple[Connection, ...], options: Mapping[str, Any]
@@ -133,6 +137,15 @@ class Stream(Generic[T_co]):
     def __init__(self, graph: LogicalGraph, connections: tuple[Connection, ...]) -> None:
         self._graph = graph
         self._connections = connections
+
+    if not TYPE_CHECKING:  # a type checker would take any word for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Lead from a verb that works per key to `key_by`."""
+            told = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in _PER_KEY:
+                told += f": {name}() works per key; divide the stream first: .key_by(...).{name}()"
+            raise AttributeError(told, name=name, obj=self)
 
     @overload
     def map(

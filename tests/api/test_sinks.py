@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,6 +121,8 @@ def takes_records(records: Sequence[Any]) -> None: ...
 
 REFUSED: list[tuple[Any, str]] = [
     (5, "no sink"),
+    ("out/", r"json_lines\('out/'\)"),
+    (Path("out"), r"json_lines\('out'\)"),
     (None, "no sink"),
     (object(), "no sink"),
     (print, "for_each"),

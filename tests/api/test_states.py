@@ -96,6 +96,13 @@ def test_what_makes_no_state_is_refused(state: Any) -> None:
         check_state("process(f)", state)
 
 
+def test_object_given_as_state_is_told_to_give_its_class() -> None:
+    with pytest.raises(
+        sc.DefinitionError, match=r"state=Visits\(count=0\) is an object.*state=Visits"
+    ):
+        check_state("process(f)", Visits())  # type: ignore[arg-type]
+
+
 def test_fields_without_defaults_are_named() -> None:
     with pytest.raises(sc.DefinitionError, match=r"'count'.*give every field a default") as caught:
         check_state("process(f)", NeedsCount)  # type: ignore[arg-type]

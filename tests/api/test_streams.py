@@ -397,3 +397,17 @@ def test_bare_number_is_no_timeout(stream: AnyStream) -> None:
 async def test_take_refuses_what_is_no_number_of_records(stream: AnyStream) -> None:
     with pytest.raises(sc.DefinitionError, match="1 or more"):
         await stream.take(0)
+
+
+@pytest.mark.parametrize("verb", ["count", "process", "reduce", "scan", "window", "join_asof"])
+def test_verb_of_keyed_streams_without_a_key_is_told_to_divide_first(
+    stream: AnyStream, verb: str
+) -> None:
+    with pytest.raises(AttributeError, match=rf"{verb}\(\) works per key.*\.key_by\("):
+        getattr(stream, verb)
+
+
+def test_word_that_no_stream_has_is_an_attribute_error_as_ever(stream: AnyStream) -> None:
+    with pytest.raises(AttributeError, match="'Stream' object has no attribute 'mapp'"):
+        getattr(stream, "mapp")  # noqa: B009 (a type checker refuses it written out)
+    assert not hasattr(stream, "process")
