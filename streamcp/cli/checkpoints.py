@@ -104,7 +104,7 @@ def show(
         if in_flight:
             print_in_flight(document["in_flight"])
         if state is not None:
-            print_state(state, document["state"])
+            print_state(state, document["state"], key)
 
 
 @app.command("verify")

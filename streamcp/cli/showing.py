@@ -131,8 +131,12 @@ def print_in_flight(sections: Sequence[Mapping[str, Any]]) -> None:
             print(f"  {status}{record['value']!r}")
 
 
-def print_state(step: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print keys and their state, and the broadcast state of each subtask."""
+def print_state(step: str, rows: Sequence[Mapping[str, Any]], key: str | None) -> None:
+    """Print keys and their state, and the broadcast state of each subtask; or that there is none of
+    the `key` that was asked for."""
+    if key is not None and not rows:
+        print(f"\nstate of {step}: none of a key {key!r}")
+        return
     keyed = [row for row in rows if "key" in row]
     print(f"\nstate of {step}, {words.counted(len(keyed), 'key')}")
     for row in keyed:

@@ -149,6 +149,8 @@ def test_state_with_event_time_timers_and_a_ttl_is_shown_by_key(cli: Cli, write:
     for key in ("(1, 0.6)", "(1,", "other"):
         shown = cli("checkpoints", "show", "cp", "--state", "note", "--key", key, "--json")
         assert json.loads(shown.out)["state"] == []
+        told = cli("checkpoints", "show", "cp", "--state", "note", "--key", key).out
+        assert told.splitlines()[-1] == f"state of note: none of a key {key!r}"
 
 
 COLLECTED = """
