@@ -91,9 +91,9 @@ class Deserializer:
         shape = self._registry.shape_named(name)
         if shape is None:
             raise SerializationError(
-                f"the snapshot holds instances of {name}, which this job does not declare; "
-                f"declare it in an annotation or pass Job(types=[...]), or restore with the "
-                f"program that wrote it"
+                f"the snapshot holds instances of {name}, which this job does not declare; if the "
+                f"class was renamed or moved, let it be {name} again; else declare it in an "
+                f"annotation or pass Job(types=[...]), or restore with the program that wrote it"
             )
         if shape.kind != kind:
             raise SerializationError(
