@@ -140,7 +140,8 @@ async def main() -> None:
     """Run the job, and print what its checkpoints take."""
     async with assistants().start() as running:
         running.events.subscribe(show)
-        print(await running.wait_finished())
+        result = await running.wait_finished()
+        print(f"{result.outcome} after {result.duration:.1f} s")
 
 
 if __name__ == "__main__":
