@@ -38,6 +38,7 @@ from streamcp.runners.matching import check_fits, plan_for
 from streamcp.runners.restoring import Restorable, choose, read_savepoint
 from streamcp.runners.savepoints import Savepoint, SavepointWriter, new_fork
 from streamcp.runners.view import JobState, JobView, task_views
+from streamcp.serialization.evolution import check_renames
 from streamcp.serialization.registry import TypeCodec, TypeRegistry
 from streamcp.state.parts import CODECS
 from streamcp.storage.contract import Attempt as StoredAttempt
@@ -504,6 +505,8 @@ def make_registry(physical: PhysicalPlan, types: Sequence[Any]) -> TypeRegistry:
         for node in task.members:
             for function in _functions(node.spec):
                 registry.declare_function(function, step=node.label)
+    for shape in registry.shapes():
+        check_renames(shape)
     return registry
 
 

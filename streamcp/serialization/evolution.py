@@ -28,6 +28,23 @@ def types_of(shape: Shape) -> dict[str, list[str]]:
     return {} if shape.kind in _FIXED else {"types": [one.text for one in _types(shape)]}
 
 
+def check_renames(shape: Shape) -> None:
+    """Refuse a class of whose fields nobody could say under which name they are stored.
+
+    Raises SerializationError if a field had the name of another one, which a snapshot of either
+    version could hold, or if what `renamed_from` annotates cannot be resolved."""
+    if shape.kind in _FIXED:
+        return
+    for field, kind in zip(shape.fields, _types(shape), strict=True):
+        for former in kind.former:
+            if former in shape.fields:
+                raise SerializationError(
+                    f"{shape.name}: {field} is renamed_from({former!r}), and there is a field "
+                    f"{former}: a snapshot that holds {former!r} may mean either; call the new "
+                    f"field otherwise, or remove the renamed_from if {field} is stored as such"
+                )
+
+
 def _types(shape: Shape) -> Sequence[FieldType]:
     try:
         return field_types(shape.cls, shape.fields)
@@ -47,6 +64,7 @@ def adapted_maker(shape: Shape, entry: Mapping[str, Any]) -> Make | None:
     written = tuple(entry["fields"])
     if shape.kind in _FIXED:
         return None
+    check_renames(shape)
     told = entry.get("types")
     now = _types(shape)
     if written == shape.fields and (told is None or told == [one.text for one in now]):
@@ -82,11 +100,21 @@ class _Adaptation:
         """Make an instance."""
         return self._shape.make([step(values) for step in self._steps])
 
-    @staticmethod
-    def _place_of(name: str, kind: FieldType, places: dict[str, int]) -> int | None:
+    def _place_of(self, name: str, kind: FieldType, places: dict[str, int]) -> int | None:
         """Where the values of a field are, under its name or an earlier one; each is taken once."""
-        known = next((one for one in (name, *kind.former) if one in places), None)
-        return None if known is None else places.pop(known)
+        known = [one for one in dict.fromkeys((name, *kind.former)) if one in places]
+        if len(known) > 1:
+            remedy = (
+                f"remove the renamed_from if it is what is stored as {name}, else call the field "
+                "by a name that the class did not have"
+                if name in known
+                else "keep in renamed_from the one that is meant"
+            )
+            raise SerializationError(
+                f"the snapshot holds {' and '.join(known)} of {self._shape.name}, and either may "
+                f"be {name} now; {remedy}"
+            )
+        return places.pop(known[0]) if known else None
 
     def _default(self, field: str) -> Callable[[Sequence[Any]], Any]:
         default = self._shape.defaults.get(field)

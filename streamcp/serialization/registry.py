@@ -120,6 +120,10 @@ class TypeRegistry:
         """How instances of `cls` are written; None if it was neither declared nor registered."""
         return self._by_class.get(cls)
 
+    def shapes(self) -> Sequence[Shape]:
+        """The shapes of all classes that were declared or registered, in no order."""
+        return list(self._by_class.values())
+
     def shape_named(self, name: str) -> Shape | None:
         """The shape of the class that has this `qualified_name`; None if there is none."""
         return self._by_name.get(name)

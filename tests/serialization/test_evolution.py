@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from enum import Enum
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, NewType, Protocol
@@ -63,6 +64,37 @@ def test_renamed_field_is_found_under_any_of_its_names(caplog: pytest.LogCapture
     for old in ("total", "sum", "amount"):
         assert read_as(now, version((old, int))(5)) == now(5)
     assert not caplog.records
+
+
+def renamed(name: str, *former: str) -> Any:
+    return (name, Annotated[int, sc.renamed_from(*former)], 0)
+
+
+@pytest.mark.parametrize(
+    ("now", "field"),
+    [
+        (version(renamed("x", "y"), renamed("y", "x")), "x is renamed_from('y')"),  # swapped
+        (version(renamed("y", "x"), renamed("z", "y")), "z is renamed_from('y')"),  # shifted
+        (version(("x", int, 0), renamed("y", "x")), "y is renamed_from('x')"),  # used again
+    ],
+)
+def test_name_of_another_field_is_no_earlier_name(now: Any, field: str) -> None:
+    """Each of them would read what the other one was, from one of the two versions."""
+    with pytest.raises(SerializationError, match=re.escape(field) + ".*may mean either; call"):
+        read_as(now, version(("x", int), ("y", int))(1, 2))
+
+    job = sc.Job("shop", types=[now])
+    job.source(sc.items([1])).sink(sc.discard())
+    with pytest.raises(SerializationError, match=re.escape(field)):
+        job.run()
+
+
+def test_snapshot_with_both_names_of_a_field_is_refused() -> None:
+    before = version(("x", int), ("y", int))(1, 2)
+    with pytest.raises(SerializationError, match=r"y and x of shop\.Visits.*be y now; remove the"):
+        read_as(version(renamed("y", "x")), before)
+    with pytest.raises(SerializationError, match=r"x and y of shop\.Visits.*be z now; keep in"):
+        read_as(version(renamed("z", "x", "y")), before)
 
 
 class PairBefore(NamedTuple):
