@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from streamcp.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from streamcp.serialization.serializer import Serializer
 from streamcp.state.entries import (
     EVENT,
@@ -29,7 +30,7 @@ class ExpiringState(KeyedState):
     """A keyed state with expiry.
 
     `life` is in milliseconds, of the clock `clock`; `time_of(group)` is what that shows, for the
-    keys of a group. A loop over records asks for expiry by itself (`entry.updated`), and calls
+    keys of a group, MIN_TIMESTAMP if it will show nothing more (or nothing yet). A loop over records asks for expiry by itself (`entry.updated`), and calls
     `renew` only where it has come."""
 
     def __init__(
@@ -98,6 +99,9 @@ class ExpiringState(KeyedState):
 
     def _look_at(self, entry: ExpiringEntry) -> None:
         now = self.time_of(entry.group)
+        if now == MIN_TIMESTAMP:  # no time passes for the group: nothing of it expires any more
+            self.index.move(entry, MAX_TIMESTAMP)
+            return
         if entry.updated == UNDATED:
             self._date(entry, now)
         elif self.has_expired(entry, now):

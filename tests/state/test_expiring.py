@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcp.checkpoint.snapshot import SectionHandle
+from streamcp.elements import MIN_TIMESTAMP
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.serializer import Serializer
 from streamcp.state.entries import EVENT, PROCESSING, apply_rows, without_timers
@@ -116,6 +117,21 @@ def test_sweep_looks_at_no_more_than_it_may() -> None:
     bench.now += 2 * LIFE
     assert bench.state.sweep(bench.now, 7)
     assert len(bench.state.entries) == 93
+
+
+@pytest.mark.parametrize("dated", [True, False])
+def test_sweep_comes_to_an_end_where_the_time_of_a_group_stands_still(dated: bool) -> None:
+    """After a restore, the input of some key groups can have ended, and that of others not."""
+    bench = Bench(clock=EVENT)
+    if dated:
+        bench.call("a", 1)
+    bench.now = MIN_TIMESTAMP
+    bench.state["b"]  # made as well while no time can be told
+    looks = 0
+    while bench.state.sweep(1000 + 2 * LIFE, 5):
+        looks += 1
+        assert looks < 3
+    assert sorted(bench.state.entries) == (["a", "b"] if dated else ["b"])
 
 
 def test_value_that_is_refreshed_when_the_sweep_has_come_to_it_survives_with_one_place() -> None:

@@ -94,7 +94,9 @@ def worked(
 ) -> list[Item]:
     """Note a record in the state; return what comes of it, the record itself last."""
     mark = state.note(item, ordered=ordered)
-    if ctx.watermark > MIN_TIMESTAMP or state.watermark > MIN_TIMESTAMP:
+    # A journaled answer has seen the watermark of the attempt that made it, perhaps a further one.
+    timed = ctx.watermark > MIN_TIMESTAMP or state.watermark > MIN_TIMESTAMP
+    if timed and not step.options.get("journal"):
         mark += state.note_time(ctx.timestamp, ctx.watermark)
     if step.options["timers"] == "due":
         ctx.set_timer(state.count)  # long past
