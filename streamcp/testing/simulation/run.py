@@ -116,9 +116,11 @@ class Case:
 class Outcome:
     """How a case ended. `failure` says which invariant broke; None if all held.
 
-    `counts` has what happened: how lives ended, events of the job by their name, and so on."""
+    `counts` has what happened: how lives ended, events of the job by their name, and so on.
+    `seconds` is how much virtual time it took."""
 
     failure: str | None = None
+    seconds: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -153,6 +155,7 @@ def run_case(case: Case, trace: Trace | None = None) -> Outcome:
         except (Violation, WaitsForever, StepLimit) as error:
             outcome.failure = f"{type(error).__name__}: {error}"
         finally:
+            outcome.seconds = world.clock.now
             world.close()
     if trace is not None:
         trace.say("end", outcome.failure or "all invariants held")

@@ -40,6 +40,10 @@ from streamcp.testing.strict_settings import strictly
 DEFAULT_LIMIT = 100
 """How many records a source that has no fake gives out."""
 
+_SHORTEST_INTERVAL = 0.02
+# A job that waits for seconds would take thousands of checkpoints in which nothing has happened.
+_CHECKPOINTS_PER_RUN = 50
+
 _SINKS = {
     "at_least_once": PlainSink,
     "staged": StagedSink,
@@ -66,6 +70,7 @@ class UserJob:
         self._sinks: dict[str, str] = {}
         self._at_least_once = False
         self.expected: dict[str, Counter[bytes]] | None = None
+        self.every: float | None = None  # none before it is known how long the job runs
 
     def __str__(self) -> str:
         """Its sinks."""
@@ -82,7 +87,7 @@ class UserJob:
             self._stand_in(job, node, life)
         if self.rescale and life.rescaling is not None:
             change_parallelism(nodes, job.graph.max_parallelism, life.rescaling)
-        settings = simulated_settings(job)
+        settings = simulated_settings(job, self.every)
         job.validate(settings)
         self._at_least_once = _mode(settings) == "at_least_once"
         return job, settings
@@ -145,13 +150,12 @@ def _check_fakes(job: Job) -> None:
             )
 
 
-def simulated_settings(job: Job) -> JobSettings:
-    """The job's own settings, with checkpoints in the simulated world, and restarts enough for
-    every fault."""
-    own = job.settings({}).checkpoints
-    checkpoints = Checkpoints(to="/checkpoints", every="20ms")
-    if own is not None:
-        checkpoints = dataclasses.replace(own, to="/checkpoints", every="20ms")
+def simulated_settings(job: Job, every: float | None) -> JobSettings:
+    """The job's own settings, with checkpoints in the simulated world `every` so many seconds, and
+    restarts enough for every fault."""
+    interval = None if every is None else f"{every * 1000:.0f}ms"
+    own = job.settings({}).checkpoints or Checkpoints(to="/checkpoints")
+    checkpoints = dataclasses.replace(own, to="/checkpoints", every=interval)
     restart = Restart.fixed_delay(attempts=_RESTARTS, delay="1ms")
     return strictly(job.settings({"checkpoints": checkpoints, "restart": restart}))
 
@@ -161,17 +165,22 @@ def _mode(settings: JobSettings) -> str:
 
 
 def learn_output(subject: UserJob) -> None:
-    """Run the job undisturbed, so that its output is known; raises Violation if it does not end."""
+    """Run the job undisturbed, so that it is known what it puts out and how long it runs; raises
+    Violation if it does not end."""
     outcome = run_case(Case(subject, (), "undisturbed"))
     if outcome.failure is not None:
         raise Violation(
             "the job fails when nothing disturbs it: it is broken, or needs a fake of what is "
             f"outside, Job(fakes={{...}}): {outcome.failure}"
         )
+    subject.every = max(_SHORTEST_INTERVAL, outcome.seconds / _CHECKPOINTS_PER_RUN)
 
 
 def draw_user_case(subject: UserJob, seed: int) -> Case:
     """Draw what goes wrong, and a schedule."""
     rnd = random.Random(f"case {seed}")
     emphasis = Emphasis(drains=False, rescaled=0.5 if subject.rescale else 0.0)
-    return Case(subject, draw_plan(rnd, emphasis), f"schedule {seed}")
+    plan = draw_plan(rnd, emphasis)
+    if subject.every != _SHORTEST_INTERVAL:  # those drawn are for jobs of some milliseconds
+        plan = tuple(fault for fault in plan if fault.action != "interval")
+    return Case(subject, plan, f"schedule {seed}")

@@ -41,6 +41,19 @@ def test_function_that_fails_restarts_the_job(action: str) -> None:
     assert outcome.counts["JobRestarting"] == 1
 
 
+def test_job_that_waits_for_minutes_takes_as_few_checkpoints_as_a_short_one() -> None:
+    async def wait(number: int) -> int:
+        await asyncio.sleep(60)
+        return number
+
+    job = sc.Job("numbers")
+    numbers = job.source(sc.items(range(30)), name="numbers")
+    numbers.map(wait, name="wait").sink(sc.discard, name="out")
+    outcome = _run(UserJob(lambda: job), Fault(0, "user", 7, "fail"))
+    assert outcome.failure is None
+    assert 10 < outcome.counts["CheckpointTriggered"] < 100
+
+
 def test_function_that_is_called_again_does_not() -> None:
     job = the_job(on_error="drop", retry=sc.Retry(attempts=2))
     outcome = _run(UserJob(lambda: job), Fault(0, "user", 7, "fail"), Fault(0, "user", 8, "fail"))
