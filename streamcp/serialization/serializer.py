@@ -78,7 +78,10 @@ class Serializer:
         if flat is not NOT_FLAT:
             return flat
         data = _PRELUDE + self.dumps(value, step=step)[len(_PROTOCOL) :]
-        return _Unpickler(io.BytesIO(data), self._makers).load()
+        return _Unpickler(io.BytesIO(data), self._make).load()
+
+    def _make(self, number: int, *values: Any) -> Any:
+        return self._makers[number](values)
 
     def with_fields(self, value: Any, fields: Mapping[str, Any], *, step: str) -> Any:
         """Return an instance like `value` in which some fields are others; nothing else is copied.
@@ -178,15 +181,15 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """For bytes that this very serializer has just made, and for nothing else."""
+    """For bytes that this very serializer has just made, and for nothing else.
 
-    def __init__(self, buffer: io.BytesIO, makers: list[Make]) -> None:
+    It remembers everything that it has read, `make` as well: were that a method of its own, each
+    copy would be part of a circle, and live until the garbage is collected."""
+
+    def __init__(self, buffer: io.BytesIO, make: Callable[..., Any]) -> None:
         super().__init__(buffer)
-        self._makers = makers
+        self._make = make
 
     def find_class(self, module: str, name: str) -> Any:
         """Return `make`, whatever is asked for."""
         return self._make
-
-    def _make(self, number: int, *values: Any) -> Any:
-        return self._makers[number](values)

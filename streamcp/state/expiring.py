@@ -30,8 +30,8 @@ class ExpiringState(KeyedState):
     """A keyed state with expiry.
 
     `life` is in milliseconds, of the clock `clock`; `time_of(group)` is what that shows, for the
-    keys of a group, MIN_TIMESTAMP if it will show nothing more (or nothing yet). A loop over records asks for expiry by itself (`entry.updated`), and calls
-    `renew` only where it has come."""
+    keys of a group, MIN_TIMESTAMP while it shows nothing. A loop over records asks for expiry by
+    itself (`entry.updated`), and calls `renew` only where it has come."""
 
     def __init__(
         self,

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import io
 import json
 import math
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -193,6 +195,19 @@ def test_a_copy_is_equal_and_private(value: Any) -> None:
         assert type(copied) is type(value)
     nested = serializer.copy([value, value], step="s")
     assert nested[0] is nested[1] is not value
+
+
+def test_a_copy_lives_no_longer_than_it_is_held() -> None:
+    registry = TypeRegistry()
+    registry.declare(Order, step="s")
+    gc.disable()
+    try:
+        made = Serializer(registry).copy(Order(1, ["a", ("b",)]), step="s")
+        reference = weakref.ref(made)
+        del made
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("value", [1, "a", None, 2.5, True, b"x"])
