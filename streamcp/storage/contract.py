@@ -79,7 +79,8 @@ class JournalStorage(Protocol):
         """Begin the attempt's own journal with what it carries over, as segment 0, and remove
         those of earlier attempts: one or the other is whole at any moment.
 
-        Raises StorageError; then those of earlier attempts are left."""
+        Raises StorageError; then those of earlier attempts are left. Raises Fenced if a newer
+        attempt has begun, which may have removed what was to be read."""
         ...
 
     def append(self, segment: int, classes: Classes, answers: Sequence[Answer]) -> None:

@@ -12,7 +12,7 @@ one before, which is removed only when that is durable.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from streamcp.checkpoint.journal import Answer, JournalHead
@@ -33,12 +33,22 @@ _DRAFT = ".draft-"
 
 
 class JournalFiles:
-    """The journal of attempt `attempt` in `directory`; implements `JournalStorage`."""
+    """The journal of attempt `attempt` in `directory`; implements `JournalStorage`.
 
-    def __init__(self, directory: Path, attempt: int, *, files: DurableFiles = LOCAL_FILES) -> None:
+    `check_newest()` raises Fenced if a newer attempt has begun."""
+
+    def __init__(
+        self,
+        directory: Path,
+        attempt: int,
+        *,
+        check_newest: Callable[[], object],
+        files: DurableFiles = LOCAL_FILES,
+    ) -> None:
         """Nothing is touched yet."""
         self._directory = directory
         self._attempt = attempt
+        self._check_newest = check_newest
         self._files = files
         self._head = JournalHead(attempt, 0)
         self._segment = 0
@@ -77,7 +87,9 @@ class JournalFiles:
 
     def begin(self, head: JournalHead, classes: Classes, carried: Sequence[Answer]) -> None:
         """Write what is carried over, durably and in one step; then remove the journals of earlier
-        attempts. Raises StorageError; then those are left."""
+        attempts. Raises StorageError; then those are left. Raises Fenced if a newer attempt has
+        begun: that may have removed them before they were read."""
+        self._check_newest()
         self._head = head
         self._files.make_directories(self._directory)
         if carried:

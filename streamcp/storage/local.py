@@ -18,6 +18,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -375,8 +376,16 @@ class LocalStorage:
     def journal(self) -> JournalFiles:
         """The journal of the attempt that has begun."""
         with self._guard:
-            number = self._usable().number
-        return JournalFiles(self._directory / layout.JOURNAL, number, files=self._files)
+            running = self._usable()
+        check_newest = partial(self._check_newest, running)
+        directory = self._directory / layout.JOURNAL
+        return JournalFiles(directory, running.number, check_newest=check_newest, files=self._files)
+
+    def _check_newest(self, running: RunningAttempt) -> None:
+        with self._guard:
+            # A newer attempt may have removed the entry that it began with.
+            if running.is_fenced() or self._log.top() > running.top:
+                raise fenced(self._job, running.number)
 
     def close(self) -> None:
         """Release the lock and end the attempt; reading is still possible."""

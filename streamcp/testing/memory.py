@@ -105,8 +105,7 @@ class MemoryStorage:
     def complete(self, manifest: Manifest) -> None:
         """Make a checkpoint complete; raises Fenced if another attempt has begun."""
         memory, checkpoint_id = self._memory, manifest.checkpoint_id
-        if self._is_fenced:
-            raise Fenced(f"another copy of job {self._job!r} has started: this one must stop")
+        self._check_newest()
         missing = files_of(manifest) - memory.files.keys()
         if missing:
             raise StorageError(f"checkpoint {checkpoint_id} refers to {sorted(missing)}: no files")
@@ -169,7 +168,7 @@ class MemoryStorage:
     def journal(self) -> JournalStorage:
         """The journal of the attempt that has begun."""
         files = self._memory.disk.process().files
-        return JournalFiles(_JOURNAL, self._number, files=files)
+        return JournalFiles(_JOURNAL, self._number, check_newest=self._check_newest, files=files)
 
     def close(self) -> None:
         """Let another copy have the memory."""
@@ -179,6 +178,10 @@ class MemoryStorage:
     @property
     def _is_fenced(self) -> bool:
         return self._memory.attempts != self._number
+
+    def _check_newest(self) -> None:
+        if self._is_fenced:
+            raise Fenced(f"another copy of job {self._job!r} has started: this one must stop")
 
     def _used(self, checkpoint_id: int) -> None:
         self._memory.highest_id = max(self._memory.highest_id, checkpoint_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from streamcp.checkpoint.journal import Answer, JournalHead
 from streamcp.checkpoint.snapshot import (
     Acknowledgement,
     Manifest,
@@ -25,6 +26,7 @@ MakeStorage = Callable[[str], CheckpointStorage]
 """Makes a storage of the named job; two of the same name must share their checkpoints."""
 
 SUBTASK = SubtaskId("count", 0)
+ANSWER = Answer(1, "ask", None, bytes(16), b"", None, 1_700_000_000_000, b"1")
 SECTIONS = (
     Section("state", "count", (b"first group", b"", b"third group"), 7, (0, 1, 5)),
     Section("channel", "read[0] -> count[0] (1)", (b"in flight",), 2),
@@ -75,6 +77,7 @@ def check_checkpoint_storage(make_storage: MakeStorage) -> None:
         _check_shared_files_are_kept,
         _check_second_copy_is_refused,
         _check_old_attempt_is_fenced,
+        _check_journal_of_overtaken_attempt,
         _check_history,
     ):
         check(make_storage, check.__name__.removeprefix("_check_"))
@@ -195,6 +198,33 @@ def _check_old_attempt_is_fenced(make_storage: MakeStorage, job: str) -> None:
     old.discard(newer)
     assert [new.verify(done), new.verify(newer)] == [[], []]
     assert _ids(new.start_attempt()) == [done, newer]
+    old.close()
+    new.close()
+
+
+def _check_journal_of_overtaken_attempt(make_storage: MakeStorage, job: str) -> None:
+    before, old, new = make_storage(job), make_storage(job), make_storage(job)
+    first = before.start_attempt()
+    begun = before.journal()
+    begun.begin(JournalHead(first.number, 0), [], [ANSWER])
+    before.close()
+    second = old.start_attempt()
+    late = old.journal()
+    third = new.start_attempt(take_over=True)
+    newest = new.journal()
+    assert newest.read() is not None
+    newest.begin(JournalHead(third.number, 0), [], [])
+    for number in range(3):  # the entry by which the newest attempt began may go
+        checkpoint_id = third.next_checkpoint_id + number
+        complete_example(new, job, checkpoint_id, third.number)
+        new.retain(1)
+    assert late.read() is None
+    try:
+        late.begin(JournalHead(second.number, 0), [], [])
+    except Fenced:
+        pass
+    else:
+        raise AssertionError("an attempt went on without the answers that another one had removed")
     old.close()
     new.close()
 

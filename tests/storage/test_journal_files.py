@@ -40,7 +40,8 @@ def answer(serial: int, **fields: object) -> Answer:
 
 
 def journal_of(attempt: int, disk: SimulatedDisk | None = None) -> JournalFiles:
-    return JournalFiles(DIRECTORY, attempt, files=(disk or new_disk()).process().files)
+    files = (disk or new_disk()).process().files
+    return JournalFiles(DIRECTORY, attempt, check_newest=lambda: None, files=files)
 
 
 def new_disk() -> SimulatedDisk:
@@ -183,7 +184,7 @@ def test_failed_append_spoils_only_its_own_segment() -> None:
 def test_removed_segments_are_gone_and_nothing_stays_open() -> None:
     disk = new_disk()
     process = disk.process()
-    journal = JournalFiles(DIRECTORY, 3, files=process.files)
+    journal = JournalFiles(DIRECTORY, 3, check_newest=lambda: None, files=process.files)
     journal.begin(HEAD, [], [])
     journal.append(1, [], [answer(1)])
     journal.append(2, [], [answer(2)])
