@@ -127,14 +127,16 @@ class Journal:
     async def finish(self, *, is_over: bool) -> None:
         """The attempt has ended: write what has come, which counts here no more; if the job is
         over, remove everything."""
-        group = self._take_queue()
-        if group and not is_over:
-            segment = self._segments.hold(one.answer.serial for one in group)
-            await self._try(partial(self._append, segment, group))
-        if is_over:
-            self._covered += self._segments.everything()
-        await self._tidy_up()
-        await in_thread(self._storage.close)
+        try:
+            group = self._take_queue()
+            if group and not is_over:
+                segment = self._segments.hold(one.answer.serial for one in group)
+                await self._try(partial(self._append, segment, group))
+            if is_over:
+                self._covered += self._segments.everything()
+            await self._tidy_up()
+        finally:  # also if it is cancelled
+            await in_thread(self._storage.close)
 
     def _take_queue(self) -> list[_Queued]:
         taken = list(self._queue)
