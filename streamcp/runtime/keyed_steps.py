@@ -282,7 +282,7 @@ class KeyedRun:
             if time is not None:
                 context.watermark = time.floors_of(self.state.step)[popped[1].group]
             at = None if time is None else time.earliest
-            emitted = self._fired(*popped, PROCESSING, emitted_at=at)
+            emitted = self._fired(*popped, PROCESSING, at)
             if emitted:
                 self._emit(list(emitted))
         return True
@@ -299,8 +299,9 @@ class KeyedRun:
             if due is None:
                 fired -= 1
                 break
-            context.timestamp, context.watermark = due[0], watermark
-            emitted += self._fired(*due, EVENT, emitted_at=due[0])
+            timestamp, entry = due
+            context.timestamp, context.watermark = timestamp, watermark
+            emitted += self._fired(timestamp, entry, EVENT, timestamp)
             if len(emitted) >= most or monotonic() - started > LONGEST_RUN:
                 break
         if emitted:
@@ -308,21 +309,25 @@ class KeyedRun:
         return fired > 0
 
     def _fired(
-        self, timestamp: int, entry: Entry, clock: int, *, emitted_at: int | None
+        self, timestamp: int, entry: Entry, clock: int, emitted_at: int | None
     ) -> Sequence[Any]:
         """Call `on_timer`, and return what it gives as it is emitted."""
         state, context = self.state, self.context
         if entry.epoch != state.epoch:
             state.preserve(entry)
         assert self._on_timer is not None, "a timer is set only with on_timer"
+        assert self._on_timer is not None, "a timer is set only with on_timer"
         context.key = entry.key
+        results: Sequence[Any] = ()
         expiry, moment = self.expiry, 0
         if expiry is not None:
             moment = expiry.moment(entry, timestamp if clock == EVENT else MIN_TIMESTAMP)
             expiry.before(entry, moment)
         try:
-            results = expanded(self._on_timer(timestamp, entry.value, context))
-            refuse_state(results, entry.value)
+            returned = self._on_timer(timestamp, entry.value, context)
+            if returned is not None:
+                results = expanded(returned)
+                refuse_state(results, entry.value)
         except StrictFailed:
             raise
         except Exception as error:  # whatever a user's function raises

@@ -12,7 +12,6 @@ that are older than its own epoch. How they are frozen is told elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from heapq import heappop, heappush
 from typing import Any
 
 from streamcp.checkpoint.incremental import Base, base_of_next
@@ -23,6 +22,7 @@ from streamcp.state.changes import Changes
 from streamcp.state.entries import EVENT, GAP, PROCESSING, REMOVED, Entry, Row, is_part, is_removal
 from streamcp.state.keyed_snapshot import ChangedContent, Content, KeyedSnapshot, WholeContent
 from streamcp.state.parts import Parts
+from streamcp.state.timer_queue import TimerQueue
 
 
 class KeyedState:
@@ -52,9 +52,7 @@ class KeyedState:
         self._groups: list[list[Entry]] = [[] for _ in range(max_parallelism)]
         self._changes = Changes() if incremental else None
         self._base: Base | None = None
-        # Per clock: (time, count, key), the earliest first.
-        self._timers: tuple[list[tuple[int, int, Any]], ...] = ([], [])
-        self._timer_count = 0
+        self._timers = (TimerQueue(), TimerQueue())  # per clock
         self._snapshots: list[KeyedSnapshot] = []  # being frozen, oldest first
         self._gaps: dict[int, list[int]] = {}  # per group, places in its list
         self.parts = Parts.of(make, serializer, step)
@@ -179,34 +177,31 @@ class KeyedState:
             if entry.epoch != self.epoch:
                 self.preserve(entry)
             timers.add(timestamp)
-            # The count keeps the order of registration, and keys from being compared.
-            self._timer_count = count = self._timer_count + 1
-            heappush(self._timers[clock], (timestamp, count, entry.key))
+            self._timers[clock].add(timestamp, entry)
 
     def next_timer(self, clock: int = PROCESSING) -> int | None:
         """The time of the earliest timer, which may have been cleared since."""
-        timers = self._timers[clock]
-        return timers[0][0] if timers else None
+        return self._timers[clock].first
 
     def pop_due(self, now: int, clock: int = PROCESSING) -> tuple[int, Entry] | None:
         """Take the earliest timer up to `now` out of the queue; the entry keeps it until
         `timer_done`, so that a snapshot in between still holds it."""
-        timers = self._timers[clock]
-        while timers and timers[0][0] <= now:
-            timestamp, _, key = heappop(timers)
-            entry = self.entries.get(key)
-            if entry is not None and entry.timers and timestamp in entry.timers[clock]:
-                return timestamp, entry
+        take = self._timers[clock].take
+        while (due := take(now)) is not None:
+            timestamp, entry = due
+            timers = entry.timers
+            if timers is not None and timestamp in timers[clock]:
+                return due
         return None
 
     def is_due(self, now: int, clock: int = PROCESSING) -> bool:
         """Say whether a timer up to `now` is left in the queue."""
-        timers = self._timers[clock]
-        while timers and timers[0][0] <= now:
-            timestamp, _, key = timers[0]
-            if self.has_timer(key, timestamp, clock):
+        queue = self._timers[clock]
+        while (due := queue.next(now)) is not None:
+            timestamp, entry = due
+            if entry.timers is not None and timestamp in entry.timers[clock]:
                 return True
-            heappop(timers)
+            queue.take(now)
         return False
 
     def has_timer(self, key: Any, timestamp: int, clock: int = PROCESSING) -> bool:
