@@ -51,20 +51,20 @@ class Expiry:
             incremental=context.incremental,
         )
 
-    def _time_of(self, group: int) -> int:
+    def _time_of(self, group: int) -> float:
         """The end of the input makes timers due, but no time passes by it."""
         if self.time is None:
-            return self._clock.wall_ms()
+            return float(self._clock.wall_ms())
         floor = self._floors[group]
         return floor if floor < MAX_TIMESTAMP else MIN_TIMESTAMP
 
-    def moment(self, entry: Entry, at: int) -> int:
+    def moment(self, entry: Entry, at: int) -> float:
         """When a call for an entry takes place: in event time at the time of its record or timer,
         `at`, if the watermark is not further; else now."""
         now = self._time_of(entry.group)
         return now if self.time is None else max(now, at)
 
-    def before(self, entry: Entry, now: int) -> None:
+    def before(self, entry: Entry, now: float) -> None:
         """A call is about to see the value of an entry: it must not have expired."""
         if self.state.has_expired(entry, now):
             self.state.renew(entry)

@@ -456,8 +456,9 @@ class LoopWriter:
     def _expiring(self, number: int, run: KeyedRun) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Write what comes before a call whose state expires, and what comes behind it.
 
-        Timestamps are numbers of more than one digit, slow to compare: mostly one look is enough,
-        at whether the entry was updated in this very slice, or behind the watermark."""
+        Timestamps are ints of more than one digit, which CPython compares slowly. In processing
+        time they are floats therefore; in event time mostly one look is enough, at whether the
+        entry was updated behind the watermark."""
         expiry, updated = run.expiry, f"e{number}.updated"
         if expiry is None:
             return (), ()
@@ -465,23 +466,22 @@ class LoopWriter:
         now, life = f"u{number}", expiry.state.life
         if expiry.time is None:
             self._names[f"now{number}"] = run.now
-            self._before += [f"{now} = now{number}()", f"o{number} = {now} - {life}"]
-            seldom, oldest = f"if {updated} is not {now}:", f"o{number}"
-            behind = [f"{updated} = {now}"]
-        else:
-            seldom, oldest = f"if {updated} <= {now}:", f"{now} - {life}"
-            behind = [
-                f"if t > {updated}:",
-                f"    {updated} = t if t > {now} else {now}",
-                f"elif {now} > {updated}:",
-                f"    {updated} = {now}",
-                f"elif {updated} == {UNDATED}:",
-                f"    {updated} = t if t > {now} else {now}",
-            ]
-        judge = [seldom, f"    if {updated} <= {oldest}:", f"        renew{number}(e{number})"]
-        if expiry.time is not None:
-            judge.insert(0, f"{now} = context{number}.watermark")
-        return (*judge,), (*behind,)
+            self._before += [f"{now} = float(now{number}())", f"o{number} = {now} - {life}"]
+            judge = (f"if {updated} <= o{number}:", f"    renew{number}(e{number})")
+            return judge, (f"{updated} = {now}",)
+        return (
+            f"{now} = context{number}.watermark",
+            f"if {updated} <= {now}:",
+            f"    if {updated} <= {now} - {life}:",
+            f"        renew{number}(e{number})",
+        ), (
+            f"if t > {updated}:",
+            f"    {updated} = t if t > {now} else {now}",
+            f"elif {now} > {updated}:",
+            f"    {updated} = {now}",
+            f"elif {updated} == {UNDATED}:",
+            f"    {updated} = t if t > {now} else {now}",
+        )
 
     # ---- what comes behind
 

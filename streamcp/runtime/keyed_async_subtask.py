@@ -186,7 +186,7 @@ class KeyedAsyncSubtask(PooledSubtask):
             return KeyContext(slot.key, slot.record, effects, made_due_by)
         return KeyContext(slot.key, effects.now(), effects, self._watermark_of(entry, slot.epoch))
 
-    def _expires_by(self, slot: Slot, entry: Entry) -> int:
+    def _expires_by(self, slot: Slot, entry: Entry) -> float:
         """The time by which the state that a call sees must not have expired."""
         assert self._expiry is not None
         if self._expiry.time is None or slot.clock == PROCESSING:
@@ -196,7 +196,7 @@ class KeyedAsyncSubtask(PooledSubtask):
         judged = slot.judged
         return self._watermark_of(entry, slot.epoch) if judged is None else judged
 
-    def _updated_at(self, slot: Slot, entry: Entry) -> int:
+    def _updated_at(self, slot: Slot, entry: Entry) -> float:
         """The time of an update by a call; that of a record, if the watermark is not further."""
         assert self._expiry is not None
         by = self._expires_by(slot, entry)

@@ -319,7 +319,7 @@ class KeyedRun:
         assert self._on_timer is not None, "a timer is set only with on_timer"
         context.key = entry.key
         results: Sequence[Any] = ()
-        expiry, moment = self.expiry, 0
+        expiry, moment = self.expiry, 0.0
         if expiry is not None:
             moment = expiry.moment(entry, timestamp if clock == EVENT else MIN_TIMESTAMP)
             expiry.before(entry, moment)

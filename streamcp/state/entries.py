@@ -61,7 +61,8 @@ class Entry:
 
 class ExpiringEntry(Entry):
     """The same of a state that expires. `updated` is when a call has last updated it, by the clock
-    of the class; `bucket` and `seat` are its place in the index."""
+    of the class, in whole milliseconds: a float in processing time, which is compared faster, and
+    an int in event time, as timestamps are; `bucket` and `seat` are its place in the index."""
 
     __slots__ = ("bucket", "seat", "updated")
 
@@ -69,7 +70,7 @@ class ExpiringEntry(Entry):
 
     def __init__(self, key: Any, value: Any, group: int, epoch: int) -> None:
         super().__init__(key, value, group, epoch)
-        self.updated = UNDATED
+        self.updated: float = UNDATED
         self.bucket = 0
         self.seat = 0
 
@@ -78,7 +79,7 @@ class ExpiringEntry(Entry):
         row = super().row()
         if self.updated == UNDATED:
             return row
-        return (*row, *((),) * (4 - len(row)), self.updated, self.clock)
+        return (*row, *((),) * (4 - len(row)), int(self.updated), self.clock)
 
 
 class EventEntry(ExpiringEntry):

@@ -42,7 +42,7 @@ class ExpiringState(KeyedState):
         *,
         life: int,
         clock: int,
-        time_of: Callable[[int], int],
+        time_of: Callable[[int], float],
         incremental: bool = False,
     ) -> None:
         super().__init__(step, make, serializer, max_parallelism, incremental=incremental)
@@ -68,7 +68,7 @@ class ExpiringState(KeyedState):
 
     # ---- expiry
 
-    def has_expired(self, entry: Entry, now: int) -> bool:
+    def has_expired(self, entry: Entry, now: float) -> bool:
         """Say whether the value of an entry must not be seen any more at a time."""
         assert isinstance(entry, ExpiringEntry)
         return entry.updated + self.life <= now
@@ -77,7 +77,7 @@ class ExpiringState(KeyedState):
         """Give an expired entry a fresh value, before it is read. Its timers stay."""
         self.replace(entry, self._make())
 
-    def update(self, entry: Entry, now: int) -> None:
+    def update(self, entry: Entry, now: float) -> None:
         """A call for the entry has come to its end: its life begins anew. Never goes back; one that
         was not dated is from now on."""
         assert isinstance(entry, ExpiringEntry)
@@ -112,7 +112,7 @@ class ExpiringState(KeyedState):
             self.update(entry, now)
         self.index.move(entry, entry.updated + self.life)
 
-    def _date(self, entry: ExpiringEntry, now: int) -> None:
+    def _date(self, entry: ExpiringEntry, now: float) -> None:
         if entry.epoch != self.epoch:
             self.preserve(entry)
         entry.updated = now
@@ -133,7 +133,7 @@ class ExpiringState(KeyedState):
         entry = self.entries[key]
         assert isinstance(entry, ExpiringEntry)
         if dated and dated[1] == self.clock:
-            entry.updated = dated[0]
+            entry.updated = float(dated[0]) if self.clock == PROCESSING else dated[0]
         elif self.clock == PROCESSING:
             entry.updated = self.time_of(entry.group)
         else:

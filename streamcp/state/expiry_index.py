@@ -24,9 +24,9 @@ class ExpiryIndex:
         self._buckets: dict[int, list[ExpiringEntry]] = {}
         self._order: list[int] = []  # a heap of the buckets' numbers
 
-    def add(self, entry: ExpiringEntry, at: int) -> None:
+    def add(self, entry: ExpiringEntry, at: float) -> None:
         """List an entry that is not listed, to be looked at when `at` has passed."""
-        number = at // self._width
+        number = int(at) // self._width
         bucket = self._buckets.get(number)
         if bucket is None:
             bucket = self._buckets[number] = []
@@ -44,7 +44,7 @@ class ExpiryIndex:
             last.seat = entry.seat
         self.count -= 1
 
-    def move(self, entry: ExpiringEntry, at: int) -> None:
+    def move(self, entry: ExpiringEntry, at: float) -> None:
         """List an entry anew."""
         self.remove(entry)
         self.add(entry, at)
