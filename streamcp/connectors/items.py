@@ -22,8 +22,11 @@ def items(values: Iterable[T], /) -> Source[T]:
 
     A sequence is read in place, slice by slice (a `range` is never spelled out): do not change it
     while the job runs. Anything else is used up here and kept. A restored job goes on at the
-    index it had reached, so the values must be the same ones again."""
-    return Source(fn=_read, name="items", start=0, args=(_sliceable(values),), batches=True)
+    index it had reached, so the values must be the same ones again. The data classes among them
+    need not be declared."""
+    held = _sliceable(values)
+    types = tuple(set(map(type, held))) if isinstance(held, list | tuple) else ()
+    return Source(fn=_read, name="items", start=0, args=(held,), batches=True, types=types)
 
 
 async def _read(position: int, values: Sequence[T]) -> AsyncIterator[tuple[Sequence[T], int]]:

@@ -20,7 +20,8 @@ class Source(Generic[T_co]):
     restored job opens the generator again.
 
     `name` names it in errors. `start` is the default of the position parameter. With `splits`,
-    the function is called once per split and gets the split before the position.
+    the function is called once per split and gets the split before the position. `types` are
+    classes of records that are known before anything is read.
     """
 
     fn: Callable[..., AsyncIterator[tuple[Any, Any]]]
@@ -30,6 +31,7 @@ class Source(Generic[T_co]):
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     splits: Callable[[], Iterable[Any]] | None = None
     batches: bool = False
+    types: tuple[type, ...] = ()
 
     def open(self, position: Any) -> AsyncIterator[tuple[Any, Any]]:
         """Open an undivided source at `position`."""

@@ -518,5 +518,5 @@ def _functions(spec: Any) -> list[Callable[..., Any]]:
     if isinstance(spec, SinkStep):
         functions.append(spec.open)
     if hasattr(spec, "source"):
-        functions.append(spec.source.fn)
+        functions += [spec.source.fn, *spec.source.types]
     return [function for function in functions if function is not None]

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import streamcp as sc
 from streamcp.connectors.items import items
 from streamcp.operators.sources import Source
+from streamcp.testing.running import run_job
 
 
 async def read(source: Source[Any], position: Any) -> list[tuple[Sequence[Any], Any]]:
@@ -72,3 +77,28 @@ def test_source_says_that_it_yields_batches() -> None:
     source = items("abc")
 
     assert (source.batches, source.start, source.splits) == (True, 0, None)
+
+
+@dataclass(frozen=True)
+class View:
+    page: str
+
+
+def test_class_that_only_lambdas_see_can_be_in_flight(tmp_path: Path) -> None:
+    job = sc.Job("views", checkpoints=sc.Checkpoints(to=tmp_path, every=None))
+    views = job.source(sc.items([View(page) for page in "abc"]), name="views")
+    pages = views.key_by(lambda view: view.page).process(
+        lambda view, state, ctx: [view], state=list, name="pages"
+    )
+    pages.map(slowly, name="slowly").sink(sc.discard(), name="out")
+
+    async def use(running: Any) -> None:
+        await asyncio.sleep(0.5)
+        await running.checkpoint()
+
+    run_job(job, use=use)
+
+
+async def slowly(view: Any) -> Any:
+    await asyncio.sleep(1)
+    return view
