@@ -64,6 +64,7 @@ class SourceSubtask(Subtask):
         self.readers: list[Reader] = []
         self._draining = False
         self._reading: asyncio.Timeout | None = None
+        self._freeing: asyncio.TimerHandle | None = None
 
     def set_splits(self, splits: Sequence[Any]) -> None:
         """Read these splits, from the start."""
@@ -222,7 +223,7 @@ class SourceSubtask(Subtask):
         try:
             async with asyncio.timeout(None) as self._reading:
                 alone = len(self.readers) == 1 and self._idle_after is None
-                if alone and not self.chain.has_timers:
+                if alone and not self.chain.calls_by_time:
                     await self._run_inline(self.readers[0])
                 else:
                     await self._run_beside()
@@ -243,6 +244,7 @@ class SourceSubtask(Subtask):
             self._announce_now()
             self.hand_on()
             self.meter.begin("idle", self.context.clock.monotonic())
+            self._free_in_time()
 
         while True:
             await self._work_off_rest()
@@ -253,10 +255,24 @@ class SourceSubtask(Subtask):
                 await self.wait("aligning")
                 continue
             limit = min(self._most(reader), self.output.room)
-            await self._collect(reader, limit, before_wait)
+            try:
+                await self._collect(reader, limit, before_wait)
+            finally:
+                if self._freeing is not None:
+                    self._freeing.cancel()
             self.meter.end(self.context.clock.monotonic())
             if not self.held:
                 self._take_over(reader)
+
+    def _free_in_time(self) -> None:
+        """The generator waits, and this task with it: let the loop free what expires meanwhile."""
+        due = self.until_timer() if self.chain.has_timers else None
+        if due is not None:
+            self._freeing = asyncio.get_running_loop().call_later(due, self._free)
+
+    def _free(self) -> None:
+        self.chain.fire_timers()
+        self._free_in_time()
 
     async def _run_beside(self) -> None:
         """Tasks of their own collect, one per split; this one takes over, in turn."""

@@ -336,8 +336,12 @@ class Chain:
     @property
     def has_timers(self) -> bool:
         """Some step may set timers, or has something like them."""
-        by_themselves = self._batches or self._expiries
-        return bool(by_themselves) or any(run.has_timers for run in self._keyed.values())
+        return bool(self._expiries) or self.calls_by_time
+
+    @property
+    def calls_by_time(self) -> bool:
+        """Something that is due may call functions, or emit."""
+        return bool(self._batches) or any(run.has_timers for run in self._keyed.values())
 
     @property
     def has_batches(self) -> bool:

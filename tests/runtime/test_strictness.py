@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -397,7 +398,11 @@ def test_undeclared_type_is_found_before_a_snapshot_with_the_line_to_write(
 
 
 def test_undeclared_data_class_is_told_with_job_types(tmp_path: Path) -> None:
-    with pytest.raises(JobFailed, match=r"pass Job\(types=\[Order\]\)"):
-        run_with_snapshots(
-            tmp_path, lambda s: out(s.rebalance().map(str, parallelism=2).rebalance())
-        )
+    bill = dataclasses.make_dataclass("Bill", ["id"])
+
+    def draw(orders: Stream) -> object:
+        bills = orders.map(lambda order: bill(order.id), name="bill")
+        return out(bills.rebalance().map(str, parallelism=2).rebalance())
+
+    with pytest.raises(JobFailed, match=r"pass Job\(types=\[Bill\]\)"):
+        run_with_snapshots(tmp_path, draw)
