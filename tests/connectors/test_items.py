@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import streamcp as sc
 from streamcp.connectors.items import items
 from streamcp.operators.sources import Source
-from streamcp.testing.running import run_job
+from tests.recovery.world import run_job
 
 
 async def read(source: Source[Any], position: Any) -> list[tuple[Sequence[Any], Any]]:
