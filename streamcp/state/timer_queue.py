@@ -20,8 +20,8 @@ class TimerQueue:
 
     def __init__(self) -> None:
         self._times: list[int] = []  # a heap
-        # Per time: the place in the list of the next one to be taken, then the entries.
-        self._listed: dict[int, list[Any]] = {}
+        # Per time an entry; or, for several: the place of the next one to be taken, then they.
+        self._listed: dict[int, Entry | list[Any]] = {}
 
     @property
     def first(self) -> int | None:
@@ -32,17 +32,19 @@ class TimerQueue:
         """List a timer of an entry."""
         listed = self._listed.get(at)
         if listed is None:
-            self._listed[at] = [1, entry]
+            self._listed[at] = entry
             heappush(self._times, at)
-        else:
+        elif isinstance(listed, list):
             listed.append(entry)
+        else:
+            self._listed[at] = [1, listed, entry]
 
     def next(self, now: int) -> tuple[int, Entry] | None:
         """Give the earliest timer up to `now`, and leave it; None if there is none."""
         if not self._times or (at := self._times[0]) > now:
             return None
         listed = self._listed[at]
-        return at, listed[listed[0]]
+        return at, listed[listed[0]] if isinstance(listed, list) else listed
 
     def take(self, now: int) -> tuple[int, Entry] | None:
         """Take the earliest timer up to `now`; None if there is none."""
@@ -50,10 +52,13 @@ class TimerQueue:
         if not times or (at := times[0]) > now:
             return None
         listed = self._listed[at]
-        place = listed[0]
-        entry = listed[place]
-        if place + 1 < len(listed):
-            listed[0] = place + 1
+        if isinstance(listed, list):
+            place = listed[0]
+            entry = listed[place]
+            if place + 1 < len(listed):
+                listed[0] = place + 1
+                return at, entry
         else:
-            del self._listed[heappop(times)]
+            entry = listed
+        del self._listed[heappop(times)]
         return at, entry
