@@ -149,9 +149,13 @@ class Journal:
             return
         # Before it is: a checkpoint that completes meanwhile must not have the segment removed.
         segment = self._segments.hold(one.answer.serial for one in group)
-        if not await self._try(partial(self._append, segment, group)):
-            # A part of it may be there; what came behind it would not be read.
-            self._segments.leave(segment)
+        written = False
+        try:
+            written = await self._try(partial(self._append, segment, group))
+        finally:
+            if not written:  # or it is not known, since this was cancelled
+                # A part of it may be there; what came behind it would not be read.
+                self._segments.leave(segment)
         for one in group:
             serial, owner = one.answer.serial, one.owner
             owner.counts(serial)
