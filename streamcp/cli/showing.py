@@ -14,6 +14,7 @@ from streamcp.cli import words
 
 # Without a terminal nothing is cut off.
 _WIDE = 250
+_FIRST_DATE, _LAST_DATE = 315_532_800_000, 4_102_444_800_000  # 1980 and 2100, in milliseconds
 
 
 def print_list(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -141,8 +142,12 @@ def print_state(step: str, rows: Sequence[Mapping[str, Any]], key: str | None) -
     print(f"\nstate of {step}, {words.counted(len(keyed), 'key')}")
     for row in keyed:
         beside = (("timers", "timers at"), ("event_timers", "event-time timers at"))
-        told = "".join(f", {words} {row[name]}" for name, words in beside if row.get(name))
-        told += f", updated at {row['updated']}" if "updated" in row else ""
+        told = "".join(
+            f", {words} {', '.join(map(_time, row[name]))}"
+            for name, words in beside
+            if row.get(name)
+        )
+        told += f", updated at {_time(row['updated'])}" if "updated" in row else ""
         print(f"  {row['key']!r}: {row['value']!r}{told}")
     for row in rows:
         if "key" not in row:
@@ -157,6 +162,13 @@ def _statistics(document: Mapping[str, Any]) -> CheckpointStatistics:
 def _moment(milliseconds: int) -> str:
     moment = datetime.fromtimestamp(milliseconds / 1000).astimezone()
     return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _time(milliseconds: int) -> str:
+    """A time to the millisecond; the number itself where it is no date that a clock would show."""
+    if not _FIRST_DATE <= milliseconds < _LAST_DATE:
+        return str(milliseconds)
+    return f"{_moment(milliseconds)}.{milliseconds % 1000:03}"
 
 
 def _table(*columns: str) -> Table:

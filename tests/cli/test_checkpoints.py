@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,8 @@ def test_state_with_event_time_timers_and_a_ttl_is_shown_by_key(cli: Cli, write:
     text = cli("checkpoints", "show", "cp", "--state", "note").out
     now = 1_700_000_000_001
     assert f"  (1, 0.5): [{now}]" in text
-    assert f"event-time timers at [{now + 50}], updated at {now}" in text
+    moment = datetime.fromtimestamp(now / 1000).strftime("%Y-%m-%d %H:%M:%S")
+    assert f"event-time timers at {moment}.051, updated at {moment}.001" in text
     for key in ("(1, 0.5)", "(1,.5)", "(1.0, 0.5)"):
         shown = cli("checkpoints", "show", "cp", "--state", "note", "--key", key, "--json")
         (row,) = json.loads(shown.out)["state"]
