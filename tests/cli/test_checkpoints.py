@@ -142,7 +142,7 @@ def test_state_with_event_time_timers_and_a_ttl_is_shown_by_key(cli: Cli, write:
     text = cli("checkpoints", "show", "cp", "--state", "note").out
     now = 1_700_000_000_001
     assert f"  (1, 0.5): [{now}]" in text
-    moment = datetime.fromtimestamp(now / 1000).strftime("%Y-%m-%d %H:%M:%S")
+    moment = datetime.fromtimestamp(now / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     assert f"event-time timers at {moment}.051, updated at {moment}.001" in text
     for key in ("(1, 0.5)", "(1,.5)", "(1.0, 0.5)"):
         shown = cli("checkpoints", "show", "cp", "--state", "note", "--key", key, "--json")
