@@ -143,8 +143,8 @@ def print_state(step: str, rows: Sequence[Mapping[str, Any]], key: str | None) -
     for row in keyed:
         beside = (("timers", "timers at"), ("event_timers", "event-time timers at"))
         told = "".join(
-            f", {words} {', '.join(map(_time, row[name]))}"
-            for name, words in beside
+            f", {label} {', '.join(map(_time, row[name]))}"
+            for name, label in beside
             if row.get(name)
         )
         told += f", updated at {_time(row['updated'])}" if "updated" in row else ""

@@ -511,7 +511,7 @@ def make_registry(physical: PhysicalPlan, types: Sequence[Any]) -> TypeRegistry:
 
 
 def _functions(spec: Any) -> list[Callable[..., Any]]:
-    """Everything of a step that a user annotated."""
+    """Everything of a step that a user annotated, and the classes of records that are known."""
     names = ("fn", "start", "state", "on_timer", "on_right", "on_broadcast", "broadcast_state")
     functions = [getattr(spec, name, None) for name in names]
     functions += getattr(spec, "annotated", ())

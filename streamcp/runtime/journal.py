@@ -130,8 +130,7 @@ class Journal:
         try:
             group = self._take_queue()
             if group and not is_over:
-                segment = self._segments.hold(one.answer.serial for one in group)
-                await self._try(partial(self._append, segment, group))
+                await self._write(group)
             if is_over:
                 self._covered += self._segments.everything()
             await self._tidy_up()
@@ -147,6 +146,14 @@ class Journal:
         group = self._take_queue()
         if not group:
             return
+        await self._write(group)
+        for one in group:
+            serial, owner = one.answer.serial, one.owner
+            owner.counts(serial)
+            self._segments.counts(serial, owner.cut)
+            one.counts()
+
+    async def _write(self, group: Sequence[_Queued]) -> None:
         # Before it is: a checkpoint that completes meanwhile must not have the segment removed.
         segment = self._segments.hold(one.answer.serial for one in group)
         written = False
@@ -156,11 +163,6 @@ class Journal:
             if not written:  # or it is not known, since this was cancelled
                 # A part of it may be there; what came behind it would not be read.
                 self._segments.leave(segment)
-        for one in group:
-            serial, owner = one.answer.serial, one.owner
-            owner.counts(serial)
-            self._segments.counts(serial, owner.cut)
-            one.counts()
 
     async def _tidy_up(self) -> None:
         covered, self._covered = self._covered, []

@@ -316,7 +316,6 @@ class KeyedRun:
         if entry.epoch != state.epoch:
             state.preserve(entry)
         assert self._on_timer is not None, "a timer is set only with on_timer"
-        assert self._on_timer is not None, "a timer is set only with on_timer"
         context.key = entry.key
         results: Sequence[Any] = ()
         expiry, moment = self.expiry, 0.0

@@ -99,6 +99,11 @@ def has_timers(entry: Entry) -> bool:
     return entry.timers is not None and any(entry.timers)
 
 
+def has_timer(entry: Entry, timestamp: int, clock: int) -> bool:
+    """Say whether a timer of the key is set for a time."""
+    return entry.timers is not None and timestamp in entry.timers[clock]
+
+
 def is_removal(row: Row) -> bool:
     """Say whether a row tells that its key was removed."""
     return len(row) == 1

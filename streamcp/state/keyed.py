@@ -19,7 +19,17 @@ from streamcp.checkpoint.key_groups import key_group
 from streamcp.serialization.serializer import Serializer
 from streamcp.serialization.stable_hash import stable_hash
 from streamcp.state.changes import Changes
-from streamcp.state.entries import EVENT, GAP, PROCESSING, REMOVED, Entry, Row, is_part, is_removal
+from streamcp.state.entries import (
+    EVENT,
+    GAP,
+    PROCESSING,
+    REMOVED,
+    Entry,
+    Row,
+    has_timer,
+    is_part,
+    is_removal,
+)
 from streamcp.state.keyed_snapshot import ChangedContent, Content, KeyedSnapshot, WholeContent
 from streamcp.state.parts import Parts
 from streamcp.state.timer_queue import TimerQueue
@@ -199,7 +209,7 @@ class KeyedState:
         queue = self._timers[clock]
         while (due := queue.next(now)) is not None:
             timestamp, entry = due
-            if entry.timers is not None and timestamp in entry.timers[clock]:
+            if has_timer(entry, timestamp, clock):
                 return True
             queue.take(now)
         return False
@@ -207,7 +217,7 @@ class KeyedState:
     def has_timer(self, key: Any, timestamp: int, clock: int = PROCESSING) -> bool:
         """Say whether the timer is set: it was neither done nor cleared."""
         entry = self.entries.get(key)
-        return entry is not None and entry.timers is not None and timestamp in entry.timers[clock]
+        return entry is not None and has_timer(entry, timestamp, clock)
 
     def timer_done(self, entry: Entry, timestamp: int, clock: int = PROCESSING) -> None:
         """Forget a timer: in the same step in which its effects are committed (rule P21)."""

@@ -104,6 +104,12 @@ class RunningAttempt:
             self.fenced = self.log.exists(self.top + 1)
         return self.fenced
 
+    def check_newest(self) -> None:
+        """Raise Fenced if another attempt has begun, also where that has removed the entry with
+        which it began; StorageError if it cannot be told."""
+        if self.is_fenced() or self.log.top() > self.top:
+            raise self._fence()
+
     def settle(self) -> None:
         """Find out what became of an append that was left unanswered, by reading its number and,
         if that is free, whether there is a higher one.

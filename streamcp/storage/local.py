@@ -383,9 +383,7 @@ class LocalStorage:
 
     def _check_newest(self, running: RunningAttempt) -> None:
         with self._guard:
-            # A newer attempt may have removed the entry that it began with.
-            if running.is_fenced() or self._log.top() > running.top:
-                raise fenced(self._job, running.number)
+            running.check_newest()
 
     def close(self) -> None:
         """Release the lock and end the attempt; reading is still possible."""
