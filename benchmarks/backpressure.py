@@ -17,7 +17,6 @@ import math
 import os
 import random
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -36,7 +35,6 @@ from benchmarks.harness import (
     Target,
     at_most,
     fsync_time,
-    main,
     median_row,
 )
 from streamcp.checkpoint.statistics import CheckpointStatistics
@@ -378,6 +376,3 @@ SUITE = Suite(
     FULL,
     QUICK,
 )
-
-if __name__ == "__main__":
-    sys.exit(main([SUITE]))

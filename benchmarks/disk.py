@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.children import Child
-from benchmarks.harness import Row, check, skipped
+from benchmarks.harness import Child, Row, check, skipped
 
 COMMAND = ("benchmarks.endured", "short_of_disk")
 BOUND = ("setpriv", "--bounding-set", "-dac_override")

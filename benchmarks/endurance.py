@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import dataclasses
 import json
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import damage, disk, kills, takeover
-from benchmarks.children import Child
-from benchmarks.harness import Row, Run, Suite, at_most, check, main, skipped
+from benchmarks.harness import Child, Row, Run, Suite, at_most, check, skipped
 from streamcp.config import EXACTLY_ONCE_MODES, Mode
 from streamcp.coordinator.coordinator import COMMIT_TIME
 
@@ -257,6 +255,3 @@ SUITE = Suite(
     _resize,
     needs_loop=False,
 )
-
-if __name__ == "__main__":
-    sys.exit(main([SUITE]))

@@ -7,13 +7,12 @@ one key in a hundred is touched. The first checkpoint, whole in both kinds, is n
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 import streamcp as sc
-from benchmarks.harness import Row, Run, Suite, at_most, main, median_row
+from benchmarks.harness import Row, Run, Suite, at_most, median_row
 from streamcp.checkpoint.statistics import CheckpointStatistics
 
 TOUCHED = 100
@@ -201,6 +200,3 @@ def _mean(taken: Sequence[CheckpointStatistics], name: str) -> float:
 
 
 SUITE = Suite("incremental", {"changes": changes, "entries": entries}, FULL, QUICK)
-
-if __name__ == "__main__":
-    sys.exit(main([SUITE]))

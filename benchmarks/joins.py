@@ -7,14 +7,13 @@ meets three of the other side; in the as-of join one.
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import streamcp as sc
-from benchmarks.harness import Row, Run, Suite, main
+from benchmarks.harness import Row, Run, Suite
 from benchmarks.micro import ratio
 from benchmarks.windows import BATCH, FULL, QUICK, Sizes, key_of, time_of
 
@@ -124,6 +123,3 @@ async def asof(run: Run[Sizes]) -> Sequence[Row]:
 
 
 SUITE = Suite("joins", {"interval": interval, "asof": asof}, FULL, QUICK)
-
-if __name__ == "__main__":
-    sys.exit(main([SUITE]))

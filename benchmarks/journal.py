@@ -7,7 +7,6 @@ the return of its function until the next step has it: with a journal it has bec
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 import streamcp as sc
-from benchmarks.harness import Row, Run, Suite, at_least, main, median_row
+from benchmarks.harness import Row, Run, Suite, at_least, median_row
 from benchmarks.micro import CONCURRENCY, Work, pause, ratio, scale_at_once
 
 
@@ -100,6 +99,3 @@ async def _waits(run: Run[Sizes], *, journal: bool) -> list[float]:
 
 
 SUITE = Suite("journal", {"calls": calls, "answers": answers}, FULL, QUICK)
-
-if __name__ == "__main__":
-    sys.exit(main([SUITE]))

@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.children import Child
-from benchmarks.harness import Row, check, skipped
+from benchmarks.harness import Child, Row, check, skipped
 from streamcp.config import Mode
 
 CHILD = "benchmarks.endured"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import sys
 import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -25,7 +24,6 @@ from benchmarks.harness import (
     Target,
     at_least,
     at_most,
-    main,
     median_row,
     paired,
     timed,
@@ -433,6 +431,3 @@ SUITE = Suite(
     FULL,
     QUICK,
 )
-
-if __name__ == "__main__":
-    sys.exit(main([SUITE]))

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import streamcp as sc
-from benchmarks.children import Child
-from benchmarks.harness import Row, at_most, check, fsync_time, median_row
+from benchmarks.harness import Child, Row, at_most, check, fsync_time, median_row
 from streamcp.observability import events
 
 

@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.children import Child
-from benchmarks.harness import Row, check
+from benchmarks.harness import Child, Row, check
 from benchmarks.kills import Load, left_over, read_lines, undisturbed
 from streamcp.config import Mode
 

@@ -8,12 +8,11 @@ has reached it. The bare loop keeps a heap, and calls the same function. The rec
 from __future__ import annotations
 
 import heapq
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import streamcp as sc
-from benchmarks.harness import Row, Run, Suite, at_least, main, median_row, paired, timed
+from benchmarks.harness import Row, Run, Suite, at_least, median_row, paired, timed
 from benchmarks.micro import ratio_rows
 from benchmarks.windows import BATCH, Sizes, key_of, time_of
 
@@ -72,6 +71,3 @@ async def event_time(run: Run[Sizes]) -> Sequence[Row]:
 
 
 SUITE = Suite("timers", {"event time": event_time}, FULL, QUICK)
-
-if __name__ == "__main__":
-    sys.exit(main([SUITE]))

@@ -6,12 +6,11 @@ per record: a window of a minute holds 120 records of each key, a session a hund
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import streamcp as sc
-from benchmarks.harness import Row, Run, Suite, at_least, at_most, main
+from benchmarks.harness import Row, Run, Suite, at_least, at_most
 from benchmarks.micro import Work, ratio
 
 KEYS = 50
@@ -145,6 +144,3 @@ async def sessions(run: Run[Sizes]) -> Sequence[Row]:
 SUITE = Suite(
     "windows", {"tumbling": tumbling, "sliding": sliding, "sessions": sessions}, FULL, QUICK
 )
-
-if __name__ == "__main__":
-    sys.exit(main([SUITE]))

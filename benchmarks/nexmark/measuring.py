@@ -10,12 +10,13 @@ import argparse
 import asyncio
 import gc
 import statistics
+import sys
 import tempfile
 import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import streamcp as sc
@@ -128,21 +129,21 @@ async def compared(query: Query[Any], run: Run[Sizes]) -> list[Row]:
     ]
 
 
+def _benchmark(query: Query[Any]) -> Benchmark[Sizes]:
+    async def measured(run: Run[Sizes]) -> Sequence[Row]:
+        return await measure(query, run)
+
+    measured.__doc__ = sys.modules[query.stream.__module__].__doc__  # opens with the question
+    return measured
+
+
 def _benchmarks() -> dict[str, Benchmark[Sizes]]:
-    queries = {name: partial(measure, query) for name, query in QUERIES.items()}
+    queries = {name: _benchmark(query) for name, query in QUERIES.items()}
     return {"generator": generator, **queries}
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("nexmark")
-    group.add_argument(
-        "--queries",
-        dest="only",
-        action="extend",
-        type=lambda text: text.split(","),
-        metavar="q0,q5",
-        help="only these, as --only",
-    )
     group.add_argument("--events", type=int, metavar="N", help="events per window")
     group.add_argument("--parallelism", type=int, metavar="P", help="of every step")
     group.add_argument("--checkpoints", metavar="EVERY", help='take one so often, e.g. "1s"')

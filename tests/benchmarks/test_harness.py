@@ -18,12 +18,20 @@ from benchmarks.harness import (
     at_least,
     at_most,
     check,
-    main,
+    in_fresh_process,
     median_interval,
     median_row,
     paired,
+    ratio_of_medians,
     skipped,
 )
+from benchmarks.harness.command import main
+from benchmarks.harness.results import read_results
+from benchmarks.suites import SUITES
+
+
+def run_one(suite: Suite[int], *options: str, name: str = "one") -> int:
+    return main([suite], ["run", f"suite.{name}", "--here", *options])
 
 
 @pytest.mark.parametrize(("n", "low", "high"), [(6, 0, 5), (8, 0, 7), (9, 1, 7), (15, 3, 11)])
@@ -81,6 +89,8 @@ async def test_paired_windows_take_turns_and_change_their_order() -> None:
 
 def make_suite(*rows: Row) -> Suite[int]:
     async def benchmark(run: Run[int]) -> Sequence[Row]:
+        """How fast is it?"""
+        run.keep("dots", [1, 2])
         return rows
 
     async def broken(run: Run[int]) -> Sequence[Row]:
@@ -94,8 +104,8 @@ UNDECIDED = median_row("noisy", [1.0] * 3, target=at_least(2.0))
 
 
 def test_only_check_makes_a_missed_target_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([make_suite(MISSED)], ["--only", "one"]) == 0
-    assert main([make_suite(MISSED)], ["--only", "one", "--check"]) == 1
+    assert run_one(make_suite(MISSED)) == 0
+    assert run_one(make_suite(MISSED), "--check") == 1
     assert "too slow" in capsys.readouterr().out.rpartition("missed\n")[2]
 
 
@@ -104,34 +114,120 @@ def test_suite_whose_checks_always_count_is_an_error_when_one_is_wrong() -> None
     suites = {
         name: dataclasses.replace(make_suite(row), checks_always=True) for name, row in rows.items()
     }
-    assert {name: main([suite], ["--only", "one"]) for name, suite in suites.items()} == {
+    assert {name: run_one(suite) for name, suite in suites.items()} == {
         "slow": 0,
         "right": 0,
         "wrong": 1,
     }
-    assert main([suites["slow"]], ["--only", "broken"]) == 1
+    assert run_one(suites["slow"], name="broken") == 1
 
 
 def test_undecided_target_is_no_error() -> None:
-    assert main([make_suite(UNDECIDED)], ["--only", "one", "--check"]) == 0
+    assert run_one(make_suite(UNDECIDED), "--check") == 0
 
 
 def test_broken_benchmark_is_a_missed_target(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([make_suite()], ["--only", "broken", "--check"]) == 1
+    assert run_one(make_suite(), "--check", name="broken") == 1
     assert "no measuring today" in capsys.readouterr().out
 
 
 def test_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main([make_suite()], ["--only", "two"])
+        run_one(make_suite(), name="two")
     assert "no such benchmark" in capsys.readouterr().err
 
 
-def test_json_holds_every_sample_and_the_seed(tmp_path: Path) -> None:
+def test_json_holds_every_sample_the_raw_data_and_the_seed(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
-    main([make_suite(MISSED)], ["--only", "one", "--seed", "7", "--json", str(file)])
+    run_one(make_suite(MISSED), "--seed", "7", "--json", str(file))
 
-    content = json.loads(file.read_text(encoding="utf-8"))
-    assert content["options"]["seed"] == "7"
-    (row,) = content["suites"][0]["rows"]
-    assert (row["samples"], row["target"], row["verdict"]) == ([1.0] * 6, [2.0, None], "missed")
+    result = read_results(file)["suite.one"]
+    assert result.rows == [MISSED]
+    assert (result.raw, result.configuration) == ({"dots": [1, 2]}, {"sizes": 2})
+    assert (result.options["seed"], result.question) == ("7", "How fast is it?")
+    assert result.machine["cores"] >= 1
+
+
+@pytest.mark.parametrize(
+    "row", [MISSED, UNDECIDED, check("right", True), Row("plain", 2.0, "s", detail="why")]
+)
+def test_row_survives_its_file(row: Row) -> None:
+    assert Row.from_dict(json.loads(json.dumps(row.as_dict()))) == row
+
+
+def test_skipped_row_survives_its_file() -> None:
+    row = Row.from_dict(json.loads(json.dumps(skipped("it", "not here").as_dict())))
+    assert (row.verdict, row.detail) == ("skipped", "not here")
+
+
+def test_second_run_into_a_file_keeps_its_other_benchmarks(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    run_one(make_suite(MISSED), "--json", str(file))
+    run_one(make_suite(), "--json", str(file), name="broken")
+    run_one(make_suite(UNDECIDED), "--json", str(file))
+
+    results = read_results(file)
+    assert list(results) == ["suite.one", "suite.broken"]
+    assert results["suite.one"].rows == [UNDECIDED]
+
+
+def test_every_benchmark_asks_a_question(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(SUITES, ["list", "--json"]) == 0
+    questions = json.loads(capsys.readouterr().out)
+    assert [name for name, question in questions.items() if not question] == []
+
+
+def test_benchmark_runs_in_a_fresh_process(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    assert main(SUITES, ["run", "timers", "--quick", "--json", str(file)]) == 0
+    assert read_results(file)["timers.event time"].rows
+
+
+def test_two_runs_are_compared_figure_by_figure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    run_one(make_suite(median_row("delay", [2.0] * 6), check("right", True)), "--json", str(before))
+    run_one(make_suite(median_row("delay", [1.0] * 6)), "--json", str(after))
+    rows = tmp_path / "rows.json"
+
+    assert main([], ["compare", str(before), str(after), "--json", str(rows)]) == 0
+    (row,) = json.loads(rows.read_text(encoding="utf-8"))
+    assert (row["name"], row["value"], row["interval"]) == ("suite.one: delay", 0.5, [0.5, 0.5])
+
+
+def test_comparing_judges_the_second_run_only_with_check(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    run_one(make_suite(MISSED), "--json", str(file))
+
+    assert main([], ["compare", str(file), str(file)]) == 0
+    assert main([], ["compare", str(file), str(file), "--check"]) == 1
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"benchmarks": [{"name": "a"}]}'])
+def test_file_that_holds_no_results_is_refused(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "figures.json"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main([], ["compare", str(file), str(file)])
+    assert "run --json" in capsys.readouterr().err
+
+
+def test_ratio_of_medians_has_an_interval_that_holds_it() -> None:
+    row = ratio_of_medians("ratio", [4.0, 5.0, 6.0] * 4, [2.0, 2.5, 3.0] * 4, seed=1)
+    assert row.interval is not None
+    assert row.interval[0] < row.value == 2.0 < row.interval[1]
+
+
+async def double(spec: int) -> dict[str, int]:
+    if spec < 0:
+        raise ValueError("too small")
+    return {"doubled": 2 * spec}
+
+
+async def test_cell_runs_in_a_process_of_its_own() -> None:
+    assert await in_fresh_process(double, 21) == {"doubled": 42}
+    with pytest.raises(RuntimeError, match="too small"):
+        await in_fresh_process(double, -1)

@@ -24,7 +24,8 @@ from benchmarks import (
     timers,
     windows,
 )
-from benchmarks.harness import Suite, main
+from benchmarks.harness import Suite
+from benchmarks.harness.command import main
 from benchmarks.nexmark import measuring as nexmark
 
 MICRO = micro.Sizes(records=2000, calls=200, rounds=1, checkpoint_rounds=1, checkpoint_seconds=0.1)
@@ -55,9 +56,9 @@ ENDURANCE = endurance.Sizes(
 def run(suite: Suite[Any], sizes: Any, name: str, folder: Path) -> list[dict[str, Any]]:
     """Run one benchmark through its command line, and return its rows."""
     file = folder / "figures.json"
-    arguments = ["--only", name, "--json", str(file)]
+    arguments = ["run", f"{suite.name}.{name}", "--here", "--json", str(file)]
     main([dataclasses.replace(suite, full=sizes)], arguments)
-    (result,) = json.loads(file.read_text(encoding="utf-8"))["suites"]
+    (result,) = json.loads(file.read_text(encoding="utf-8"))["benchmarks"]
     assert result["rows"]
     return list(result["rows"])
 

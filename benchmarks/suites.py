@@ -1,0 +1,11 @@
+"""Every suite, in the order in which all of them run."""
+
+from typing import Any
+
+from benchmarks import backpressure, endurance, incremental, joins, journal, micro, timers, windows
+from benchmarks.harness import Suite
+from benchmarks.nexmark import measuring as nexmark
+
+_MODULES = (micro, backpressure, endurance, incremental, journal, windows, joins, timers, nexmark)
+
+SUITES: tuple[Suite[Any], ...] = tuple(module.SUITE for module in _MODULES)
