@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from benchmarks import backpressure, endurance, incremental, joins, journal, micro, timers, windows
+from benchmarks import backpressure, incremental, joins, journal, micro, timers, windows
+from benchmarks.endurance import suite as endurance
 from benchmarks.harness import Suite
 from benchmarks.nexmark import measuring as nexmark
 

@@ -1,48 +1,117 @@
-"""The page: what was measured where, each benchmark's table, its figures; nothing by hand."""
+"""The page: prose of a template, tables and figures of one run, nothing copied by hand.
+
+A line of the template that is a directive is replaced: `<!-- summary -->`, `<!-- machines -->`,
+`<!-- table NAME -->` (a suite, or one benchmark) and `<!-- figure NAME -->`. What the run has not
+measured is told, not left out in silence.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.results import Result
+from benchmarks.harness.results import Result, with_verdict
 from benchmarks.harness.rows import Row
 from benchmarks.harness.tables import interval_text, value_text
+from benchmarks.report.figures import FIGURES
+
+_TEMPLATE = Path(__file__).with_name("template.md")
+_DIRECTIVE = re.compile(r"<!-- (?P<kind>\w+)(?: (?P<name>[\w. -]+?))? -->")
+
+Results = Mapping[str, Result]
 
 
-def write_page(results: Mapping[str, Result], page: Path) -> list[Path]:
-    """Write the page, and its figures beside it; gives all files."""
-    page.write_text("\n".join(_lines(results)) + "\n", encoding="utf-8")
-    return [page]
+def write_page(results: Results, page: Path) -> list[Path]:
+    """Write the page, and its figures into a folder beside it; gives all files."""
+    writer = _Writer(results, page)
+    template = _TEMPLATE.read_text(encoding="utf-8").splitlines()
+    lines = [line for one in template for line in writer.lines(one)]
+    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return [page, *writer.written]
 
 
-def _lines(results: Mapping[str, Result]) -> Iterator[str]:
-    yield "# Results"
-    for machine in _machines(results):
+class _Writer:
+    def __init__(self, results: Results, page: Path) -> None:
+        self._results = results
+        self._page = page
+        self.written: list[Path] = []
+
+    def lines(self, line: str) -> Iterator[str]:
+        """What a line of the template becomes."""
+        directive = _DIRECTIVE.fullmatch(line)
+        if directive is None:
+            yield line
+            return
+        name = directive["name"] or ""
+        match directive["kind"]:
+            case "machines":
+                yield from dict.fromkeys(described(one.machine) for one in self._results.values())
+            case "summary":
+                yield from summary_lines(self._results)
+            case "table":
+                yield from self._tables(name)
+            case "figure":
+                yield from self._figure(name)
+            case kind:
+                raise ValueError(f"{_TEMPLATE.name}: there is no directive {kind!r}: {line}")
+
+    def _tables(self, name: str) -> Iterator[str]:
+        found = [one for one in self._results.values() if one.name == name or suite(one) == name]
+        for result in found:
+            yield f"**{result.name}**: {result.question}"
+            yield ""
+            yield from table_lines(result.rows)
+            yield ""
+        if not found:
+            yield f"*`{name}` was not measured in this run.*"
+
+    def _figure(self, name: str) -> Iterator[str]:
+        figure = FIGURES[name]
+        if any(needed not in self._results for needed in figure.needs):
+            yield f"*{figure.title}: {' and '.join(figure.needs)} not measured in this run.*"
+            return
+        folder = self._page.with_suffix("")
+        folder.mkdir(exist_ok=True)
+        file = folder / f"{name}.svg"
+        file.write_text(figure.draw(self._results), encoding="utf-8")
+        self.written.append(file)
+        yield f"![{figure.title}]({folder.name}/{file.name})"
         yield ""
-        yield machine
-    for result in results.values():
-        yield ""
-        yield f"## {result.name}"
-        yield ""
-        yield result.question
-        yield ""
-        yield from table_lines(result.rows)
+        yield f"*{figure.title}.* {figure.caption}"
 
 
-def _machines(results: Mapping[str, Result]) -> Iterator[str]:
-    """A line per machine, interpreter and commit: mostly one."""
-    told = dict.fromkeys(_described(result.machine) for result in results.values())
-    yield from told
+def suite(result: Result) -> str:
+    """The suite that a benchmark is of."""
+    return result.name.partition(".")[0]
 
 
-def _described(machine: Mapping[str, Any]) -> str:
+def described(machine: Mapping[str, Any]) -> str:
+    """One line about machine, interpreter and commit."""
     changed = " with uncommitted changes" if machine.get("changed") else ""
+    optimised = "" if machine.get("optimised") else " (built without profile-guided optimisation)"
     return (
-        f"{machine['cores']} cores of {machine['processor']}, {machine['system']}, "
-        f"{machine['implementation']} {machine['python']}, commit `{machine['commit']}`{changed}."
+        f"- {machine['cores']} cores of {machine['processor']}, {machine['system']}, "
+        f"{machine['file system']}; {machine['implementation']} {machine['python']}{optimised}; "
+        f"commit `{machine['commit']}`{changed}."
     )
+
+
+def summary_lines(results: Results) -> Iterator[str]:
+    """How many targets are met; those that are not, one by one."""
+    all_ = results.values()
+    met, undecided, missed = (len(with_verdict(all_, v)) for v in ("met", "undecided", "missed"))
+    yield f"Of {met + undecided + missed} figures with a target {met} meet it, {missed} miss it, "
+    yield f"{undecided} are undecided: their interval holds the target."
+    for verdict in ("missed", "undecided"):
+        for result in all_:
+            rows = [row for row in result.rows if row.verdict == verdict]
+            if rows:
+                yield ""
+                yield f"**{verdict}**, `{result.name}`:"
+                yield ""
+                yield from table_lines(rows)
 
 
 def table_lines(rows: Sequence[Row]) -> Iterator[str]:

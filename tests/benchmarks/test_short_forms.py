@@ -15,7 +15,6 @@ import pytest
 import streamcp as sc
 from benchmarks import (
     backpressure,
-    endurance,
     incremental,
     joins,
     journal,
@@ -24,6 +23,8 @@ from benchmarks import (
     timers,
     windows,
 )
+from benchmarks.endurance import suite as endurance
+from benchmarks.endurance.sizes import Sizes as Endurance
 from benchmarks.harness import Suite
 from benchmarks.harness.command import main
 from benchmarks.nexmark import measuring as nexmark
@@ -38,7 +39,7 @@ BACKPRESSURE = backpressure.Sizes(
     pause=0.0,
     outstanding=outstanding.Sizes(calls=20, seconds=0.2, records=100, checkpoints=2),
 )
-ENDURANCE = endurance.Sizes(
+ENDURANCE = Endurance(
     kills=1,
     flight_kills=1,
     records=6000,

@@ -1,7 +1,7 @@
 """A job that is killed with -9 again and again, and started again with another parallelism.
 
 Its output, once it has ended, must be that of an undisturbed run, line by line. The jobs are in
-`endured`; the moments of the kills are drawn from the seed.
+`children`; the moments of the kills are drawn from the seed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.harness import Child, Row, check, skipped
 from streamcp.config import Mode
 
-CHILD = "benchmarks.endured"
+CHILD = "benchmarks.endurance.children"
 PARALLELISM = (1, 2, 3)
 EVERY = "150ms"
 CONCURRENCY = 50

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.endurance.kills import Load, left_over, read_lines, undisturbed
 from benchmarks.harness import Child, Row, check
-from benchmarks.kills import Load, left_over, read_lines, undisturbed
 from streamcp.config import Mode
 
 # So many checkpoints each copy completes before it is stopped, or the other one continued.

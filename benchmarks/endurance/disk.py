@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.harness import Child, Row, check, skipped
 
-COMMAND = ("benchmarks.endured", "short_of_disk")
+COMMAND = ("benchmarks.endurance.children", "short_of_disk")
 BOUND = ("setpriv", "--bounding-set", "-dac_override")
 SIZE = "2m"
 

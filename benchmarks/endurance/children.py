@@ -1,7 +1,7 @@
 """The child processes of `endurance`: jobs that are killed, stuck, failing or short of disk.
 
-`python -m benchmarks.endured NAME FOLDER OPTIONS`; OPTIONS is JSON, and so is every line printed:
-the events of the job, and at the end what the child itself has seen.
+`python -m benchmarks.endurance.children NAME FOLDER OPTIONS`; OPTIONS is JSON, and so is every line
+printed: the events of the job, and at the end what the child itself has seen.
 """
 
 from __future__ import annotations
