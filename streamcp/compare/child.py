@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from streamcp.api.jobs import Job
 from streamcp.clock import SystemClock
+from streamcp.compare.latency import LatencyMeter, let_stamps_through, why_not_stamped
 from streamcp.compare.limits import Quota, limited
 from streamcp.compare.messages import (
     Checkpoint,
@@ -23,15 +24,18 @@ from streamcp.compare.messages import (
     Failed,
     FirstCommit,
     FirstOutput,
+    Latencies,
     Message,
     Running,
     RunOrder,
     Sample,
     to_line,
 )
+from streamcp.compare.pacing import Pace, paced
 from streamcp.compare.recording import recording
 from streamcp.config import Checkpoints, Restart
 from streamcp.errors import StreamcpError
+from streamcp.graph.logical import LogicalGraph
 from streamcp.observability import events
 from streamcp.operators.steps import SinkStep, SourceStep
 from streamcp.runners.handle import JobHandle
@@ -42,6 +46,8 @@ Tell = Callable[[Message], None]
 
 SAMPLE_EVERY = 0.25
 DEFAULT_INTERVAL = "1s"
+# Of so many checkpoints the report can choose the one that it shows subtask by subtask.
+_RETAINED = 8
 
 
 def main(load: Callable[[], Job]) -> int:
@@ -85,19 +91,26 @@ def _exit_when_stdin_closes() -> None:
 def checkpoint_settings(job: Job, order: RunOrder) -> Checkpoints:
     """Give the job's own settings of checkpoints, in the mode and interval of the order and in the
     folder of the run."""
-    own = job.settings().checkpoints
-    every = order.every or (own and own.every) or DEFAULT_INTERVAL
     to = Path(order.folder, "checkpoints")
-    if own is None:
-        return Checkpoints(to=to, every=every, mode=order.mode)
-    return dataclasses.replace(own, to=to, every=every, mode=order.mode)
+    own = job.settings().checkpoints or Checkpoints(to=to)
+    every = order.every or own.every or DEFAULT_INTERVAL
+    return dataclasses.replace(
+        own,
+        to=to,
+        every=every if order.periodic else None,
+        max_age=own.max_age if order.periodic else None,
+        mode=order.mode,
+        alignment_timeout=order.alignment_timeout or own.alignment_timeout,
+        retain=max(own.retain, _RETAINED),
+    )
 
 
 async def measure(job: Job, order: RunOrder, tell: Tell) -> None:
     """Run `job` to its end as ordered, and tell what happens. Raises what fails the job."""
     checkpoints = checkpoint_settings(job, order)
     quota = Quota(order.limits, order.records)
-    teller = _Teller(tell, quota)
+    pace = Pace(order.rates) if order.rates else None
+    teller = _Teller(tell, quota, pace)
     stand_in(job, order, quota, teller)
     # A restart within the process would hide a failure, and stretch a measured run.
     starting = job.start(
@@ -126,17 +139,23 @@ async def _end_sources(teller: _Teller, quota: Quota, seconds: float | None) -> 
 
 
 def stand_in(job: Job, order: RunOrder, quota: Quota, teller: _Teller) -> None:
-    """Put limited sources and recording sinks in the place of the job's own."""
+    """Put limited sources and recording sinks in the place of the job's own; under an open loop
+    sources that keep a pace."""
+    meter = teller.meter(job.graph)
     for node in job.graph.nodes:
         spec = node.spec
         if isinstance(spec, SourceStep):
             source = limited(spec.source, node.label, quota)
+            if teller.pace is not None:
+                source = paced(source, node.label, teller.pace, stamped=meter is not None)
             node.spec = dataclasses.replace(spec, source=source)
         elif isinstance(spec, SinkStep):
             folder = Path(order.folder, "output", f"{node.number}-{_as_file_name(node.label)}")
-            opened = recording(folder, order.sink_delay, teller)
+            opened = recording(folder, order.sink_delay, teller, meter)
             node.spec = dataclasses.replace(spec, open=opened, kind="transactional")
             node.name = node.label  # a plain sink needs none
+    if meter is not None:
+        let_stamps_through(job.graph)
 
 
 def _as_file_name(label: str) -> str:
@@ -146,15 +165,26 @@ def _as_file_name(label: str) -> str:
 class _Teller:
     """Turns what happens into messages; counts time from the moment at which the job runs."""
 
-    def __init__(self, tell: Tell, quota: Quota) -> None:
+    def __init__(self, tell: Tell, quota: Quota, pace: Pace | None) -> None:
         self._tell = tell
         self._quota = quota
+        self.pace = pace
+        self._meter: LatencyMeter | None = None
+        self._unstamped: str | None = None
         self._clock = SystemClock()
         self._began = self._clock.monotonic()
         self._ran = self._began
         self._finished = self._began
         self._told: set[type[Message]] = set()
         self.running = asyncio.Event()
+
+    def meter(self, graph: LogicalGraph) -> LatencyMeter | None:
+        """Measure how late the records of a job are, if there is a pace and they can have stamps;
+        give what the sinks tell that to."""
+        if self.pace is not None:
+            self._unstamped = why_not_stamped(graph)
+            self._meter = None if self._unstamped else LatencyMeter(self.pace)
+        return self._meter
 
     def _now(self) -> float:
         return self._clock.monotonic() - self._ran
@@ -196,12 +226,18 @@ class _Teller:
             await asyncio.sleep(SAMPLE_EVERY)
 
     def _sample(self, view: JobView) -> None:
-        read = sum(self._quota.read.values())
+        given = self._quota.read if self.pace is None else self.pace.given
         queued = sum(task.queued for task in view.tasks)
-        self._tell(Sample(self._now(), read, _written(view), queued))
+        waiting = 0 if self.pace is None else self.pace.waiting(self._quota.limits)
+        self._tell(Sample(self._now(), sum(given.values()), _written(view), queued, waiting))
 
     def ended(self) -> None:
         """The job has worked off its input."""
+        if self._meter is not None:
+            self._tell(self._meter.told())
+        elif self.pace is not None:
+            waited, late = self.pace.waited.as_plain(), self.pace.late.as_plain()
+            self._tell(Latencies(waited=waited, late=late, unstamped=self._unstamped))
         self._tell(Ended(self._finished - self._ran, dict(self._quota.read)))
 
 

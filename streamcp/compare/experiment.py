@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from streamcp.clock import Clock, SystemClock
+from streamcp.compare.breakdown import Breakdown, read_breakdowns
 from streamcp.compare.messages import RunOrder
 from streamcp.compare.outputs import Output, read_output
 from streamcp.compare.process import Child, end_of_log, start_child
@@ -42,6 +43,11 @@ class Plan:
     - `records`: how many each source gives out, instead of `seconds`.
     - `channel_capacity`: records per channel; None for the job's own.
     - `sink_delay`: seconds that every record takes at a sink.
+    - `alignment_timeout`: of the adaptive mode; None for the job's own.
+    - `load`: the part of what the job can sustain that its sources give out, taken or not; None for
+      as much as it takes. What it can sustain is measured first, without checkpoints.
+    - `order`: in which the modes run undisturbed; None for there and back.
+    - `kills`: kill a run of each mode.
     """
 
     command: Sequence[str]
@@ -52,6 +58,15 @@ class Plan:
     records: int | None = None
     channel_capacity: int | None = None
     sink_delay: float = 0.0
+    alignment_timeout: str | None = None
+    load: float | None = None
+    order: Sequence[Mode] | None = None
+    kills: bool = True
+
+    @property
+    def runs(self) -> Sequence[Mode]:
+        """The modes of the undisturbed runs, in their order."""
+        return measured_order(self.modes) if self.order is None else self.order
 
 
 class Observer(Protocol):
@@ -72,17 +87,43 @@ class Observer(Protocol):
 
 @dataclass(slots=True)
 class Experiment:
-    """What came out: the runs in their order."""
+    """What came out: the runs in their order. `reference` is the run without checkpoints that
+    `load` refers to, if there is one."""
 
     measured: list[MeasuredRun] = field(default_factory=list)
     killed: list[KilledRun] = field(default_factory=list)
+    load: float | None = None
+    reference: Life | None = None
+
+    @property
+    def first(self) -> Life | None:
+        """The run that all others have their records from; None before it has ended."""
+        return self.reference or (self.measured[0].life if self.measured else None)
 
     @property
     def limits(self) -> Mapping[str, int]:
         """How many records each reader of a source gives out: known after the first run."""
-        first = self.measured[0].life.ended
-        assert first is not None
-        return first.read
+        assert self.first is not None
+        assert self.first.ended is not None
+        read = self.first.ended.read
+        if self.load is None:
+            return read
+        return {reader: max(round(count * self.load), 1) for reader, count in read.items()}
+
+    @property
+    def sustainable(self) -> Mapping[str, float]:
+        """Records per second of each reader that the job worked off without checkpoints."""
+        assert self.reference is not None
+        ended = self.reference.ended
+        assert ended is not None
+        return {reader: count / ended.seconds for reader, count in ended.read.items() if count}
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """Records per second that each reader gives out; empty for as many as are taken."""
+        if self.load is None:
+            return {}
+        return {reader: rate * self.load for reader, rate in self.sustainable.items()}
 
     def undisturbed_seconds(self, mode: Mode) -> float:
         """How long the fastest run of `mode` that ended took; of any mode, if none did."""
@@ -91,39 +132,68 @@ class Experiment:
         return min(own or [seconds for _, seconds in ended])
 
 
-async def run_experiment(plan: Plan, observer: Observer) -> Experiment:
-    """Run everything, one after the other.
+async def run_experiment(
+    plan: Plan, observer: Observer, reference: Life | None = None
+) -> Experiment:
+    """Run everything, one after the other; with a `load`, what it refers to first, unless that is
+    given as `reference`.
 
     Raises JobFailed if the first run does not end: then no load is known."""
-    return await _Conductor(plan, observer).run()
+    return await _Conductor(plan, observer, reference).run()
+
+
+async def run_reference(plan: Plan, observer: Observer) -> Life:
+    """Find out what the job sustains: run it without checkpoints.
+
+    Raises JobFailed if that does not end."""
+    return await _Conductor(plan, observer, None).refer()
+
+
+def count_of_runs(plan: Plan, reference: Life | None = None) -> int:
+    """How many runs that will be."""
+    first = plan.load is not None and reference is None
+    return first + len(plan.runs) + (len(plan.modes) if plan.kills else 0)
 
 
 class _Conductor:
-    def __init__(self, plan: Plan, observer: Observer) -> None:
+    def __init__(self, plan: Plan, observer: Observer, reference: Life | None) -> None:
         self._plan = plan
         self._observer = observer
         self._clock: Clock = SystemClock()
-        self._experiment = Experiment()
-        self._order = measured_order(plan.modes)
-        self._total = len(self._order) + len(plan.modes)
+        self._experiment = Experiment(load=plan.load, reference=reference)
+        self._total = count_of_runs(plan, reference)
         self._number = 0
 
     async def run(self) -> Experiment:
-        for mode in self._order:
+        if self._plan.load is not None and self._experiment.reference is None:
+            await self.refer()
+        for mode in self._plan.runs:
             await self._measure(mode)
-        for mode in self._plan.modes:
+        for mode in self._plan.modes if self._plan.kills else ():
             await self._kill(mode)
         return self._experiment
 
-    async def _measure(self, mode: Mode) -> None:
-        order = await self._begin(mode, "undisturbed")
+    async def refer(self) -> Life:
+        """Find out what the job sustains: without checkpoints, as many records as it takes."""
+        order = await self._begin(self._plan.modes[0], "no checkpoints", periodic=False)
         life = await self._live(order, self._patience(), None)
-        if not self._experiment.measured and life.ended is None:
-            raise JobFailed(
-                f"the first run, {mode}, did not end, so there is nothing to compare: {life.error}"
-            )
-        output = await _output_of(order) if life.ended else None
-        self._experiment.measured.append(MeasuredRun(mode, life, output))
+        _check_first("no checkpoints", life)
+        self._experiment.reference = life
+        total = sum(self._experiment.sustainable.values())
+        self._observer.ended(f"{life.records:,} records, {total:,.0f} records/s sustained")
+        return life
+
+    async def _measure(self, mode: Mode) -> None:
+        order = await self._begin(mode, "undisturbed", rates=self._experiment.rates)
+        life = await self._live(order, self._patience(), None)
+        if self._experiment.first is None:
+            _check_first(mode, life)
+        output: Output | None = None
+        breakdowns: Sequence[Breakdown] = ()
+        if life.ended:
+            output = await _output_of(order)
+            breakdowns = await asyncio.to_thread(read_breakdowns, Path(order.folder))
+        self._experiment.measured.append(MeasuredRun(mode, life, output, breakdowns))
         records = f"{life.records:,} records, "
         self._observer.ended(records + _summary(life))
 
@@ -143,10 +213,18 @@ class _Conductor:
         killed = f"killed after {before.killed:.1f} s, then " if after else ""
         self._observer.ended(killed + _summary(last))
 
-    async def _begin(self, mode: Mode, what: str) -> RunOrder:
+    async def _begin(
+        self,
+        mode: Mode,
+        what: str,
+        *,
+        periodic: bool = True,
+        rates: Mapping[str, float] | None = None,
+    ) -> RunOrder:
         self._number += 1
-        self._observer.began(self._number, self._total, f"{mode}, {what}")
-        plan, first = self._plan, not self._experiment.measured
+        told = f"{mode}, {what}" if periodic else what
+        self._observer.began(self._number, self._total, told)
+        plan, first = self._plan, self._experiment.first is None
         folder = plan.folder / f"{self._number}-{mode}"
         await asyncio.to_thread(folder.mkdir, parents=True)
         return RunOrder(
@@ -158,12 +236,14 @@ class _Conductor:
             limits={} if first else self._experiment.limits,
             channel_capacity=plan.channel_capacity,
             sink_delay=plan.sink_delay,
+            alignment_timeout=plan.alignment_timeout,
+            periodic=periodic,
+            rates=rates or {},
         )
 
     def _patience(self) -> float:
-        experiment = self._experiment
-        if experiment.measured:
-            first = experiment.measured[0].life
+        first = self._experiment.first
+        if first is not None:
             return _PATIENCE * ((first.started or 0) + (first.ended.seconds if first.ended else 0))
         return _PATIENCE * self._plan.seconds if self._plan.records is None else 3600.0
 
@@ -203,6 +283,13 @@ class _Conductor:
             return min((life.samples[-1].at if life.samples else 0.0) / order.seconds, 0.99)
         expected = sum(order.limits.values()) or order.records or 1
         return min(life.records / expected, 0.99)
+
+
+def _check_first(what: str, life: Life) -> None:
+    if life.ended is None:
+        raise JobFailed(
+            f"the first run, {what}, did not end, so there is nothing to compare: {life.error}"
+        )
 
 
 async def _output_of(order: RunOrder) -> Output:

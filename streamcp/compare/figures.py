@@ -6,6 +6,7 @@ a job. Durations are seconds.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,16 +14,23 @@ from typing import Any, Literal, TypeAlias
 
 from streamcp.checkpoint.statistics import CheckpointStatistics, Figure, percentile
 from streamcp.compare.experiment import Experiment
+from streamcp.compare.latency import Latency, latency_of
+from streamcp.compare.messages import Sample
 from streamcp.compare.outputs import Difference, Output, difference
-from streamcp.compare.runs import KilledRun, MeasuredRun
+from streamcp.compare.runs import KilledRun, Life, MeasuredRun
 from streamcp.config import Mode
 
-Answer: TypeAlias = Literal["equal", "unequal", "unknown"]
+Answer: TypeAlias = Literal["equal", "unequal", "unknown", "not asked"]
+
+# A backlog that grows by a larger part of the load is one that would grow without bound.
+_GROWTH = 0.01
+_FEWEST_SAMPLES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Is the output the same, record for record? `lines` is how many were expected."""
+    """Is the output the same, record for record? `lines` is how many were expected. Nothing is
+    asked of a killed run where none was to be killed."""
 
     answer: Answer
     lines: int = 0
@@ -40,6 +48,9 @@ class Recovery:
     - `first_output`: from then until the first record was written to a sink; `first_commit`: until
       the first record of the new process was visible.
     - `back`: from the start of the new process until the first record was written.
+    - `started`: from the start of the new process until every task ran.
+    - `caught_up`: from then until the sources had given out again what they had before the kill, to
+      the nearest sample or between two.
     """
 
     killed_after: float | None = None
@@ -49,7 +60,19 @@ class Recovery:
     first_output: float | None = None
     first_commit: float | None = None
     back: float | None = None
+    started: float | None = None
+    caught_up: float | None = None
     error: str | None = None
+
+    @property
+    def steps(self) -> tuple[float | None, ...]:
+        """What the new process did one after the other, in seconds: start, restore, write its
+        first output, and catch up. What is missing did not happen."""
+        begun = None if self.started is None else self.started - (self.restore or 0.0)
+        behind = None
+        if self.caught_up is not None and self.first_output is not None:
+            behind = max(self.caught_up - self.first_output, 0.0)
+        return begun, self.restore, self.first_output, behind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +99,12 @@ class ModeFigures:
     recovery: Recovery
     verdict: Verdict
     errors: tuple[str, ...]
+    latency: Latency | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Give the figures as plain JSON values."""
-        return asdict(self)
+        latency = self.latency.as_dict() if self.latency else None
+        return asdict(dataclasses.replace(self, latency=None)) | {"latency": latency}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +119,7 @@ class Comparison:
         """Every run ended, and every output is the same."""
         verdicts = [self.undisturbed, *(mode.verdict for mode in self.modes)]
         ended = not any(mode.errors or mode.recovery.error for mode in self.modes)
-        return ended and all(verdict.answer == "equal" for verdict in verdicts)
+        return ended and all(verdict.answer in ("equal", "not asked") for verdict in verdicts)
 
 
 def compare(experiment: Experiment, modes: Sequence[Mode]) -> Comparison:
@@ -128,7 +153,8 @@ def _figures(mode: Mode, experiment: Experiment, expected: Output) -> ModeFigure
         queued=_figure([sample.queued for run in runs for sample in run.life.samples]),
         records_per_second=_rate(runs),
         recovery=_recovery(killed),
-        verdict=_verdict(killed, expected),
+        verdict=_verdict(killed, expected) if experiment.killed else Verdict("not asked"),
+        latency=_latency(runs, experiment),
         errors=tuple(run.life.error for run in runs if run.life.error is not None),
     )
 
@@ -149,6 +175,29 @@ def _rate(runs: Sequence[MeasuredRun]) -> float | None:
     return sum(records for records, _ in ended) / seconds if seconds else None
 
 
+def _latency(runs: Sequence[MeasuredRun], experiment: Experiment) -> Latency | None:
+    ended = [run.life for run in runs if run.life.ended is not None]
+    told = [life.latencies for life in ended if life.latencies is not None]
+    rate = sum(experiment.rates.values())
+    kept_up = all(keeps_up(life.samples, rate) for life in ended)
+    return latency_of(told, kept_up=kept_up)
+
+
+def keeps_up(samples: Sequence[Sample], rate: float) -> bool:
+    """Say whether a job takes the load: what waits before and in it grows, over the second half of
+    the time in which its sources gave out records, by less than a hundredth of them.
+
+    A job with too few samples to tell has kept up: it was over before anything could grow."""
+    reading = [one for one in samples if one.read < samples[-1].read or one is samples[0]]
+    half = reading[len(reading) // 2 :]
+    if len(half) < _FEWEST_SAMPLES:
+        return True
+    backlog = [one.waiting + one.queued for one in half]
+    part = len(half) // 4 or 1
+    grown = sum(backlog[-part:]) / part - sum(backlog[:part]) / part
+    return grown <= _GROWTH * rate * (half[-1].at - half[0].at)
+
+
 def _recovery(run: KilledRun | None) -> Recovery:
     if run is None:
         return Recovery()
@@ -164,8 +213,25 @@ def _recovery(run: KilledRun | None) -> Recovery:
         first_output=after.first_output,
         first_commit=after.first_commit,
         back=after.first_output_age,
+        started=after.started,
+        caught_up=caught_up(run.before, after),
         error=after.error,
     )
+
+
+def caught_up(before: Life, after: Life) -> float | None:
+    """When the new process had given out as many records as the killed one, in seconds since it
+    ran; interpolated between two samples. None if it never had."""
+    goal = before.records
+    last = None
+    for one in after.samples:
+        if one.read >= goal:
+            if last is None or one.read == last.read:
+                return one.at
+            part = (goal - last.read) / (one.read - last.read)
+            return last.at + part * (one.at - last.at)
+        last = one
+    return after.ended.seconds if after.ended and after.records >= goal else None
 
 
 def _verdict(run: KilledRun | None, expected: Output) -> Verdict:

@@ -18,12 +18,12 @@ from streamcp.operators.sources import Source
 class Quota:
     """How much each reader of a source may give out: an undivided source, or one split.
 
-    `read` has what they have given out since the beginning of the job."""
+    `read` has what they have given out since the beginning of the job, `limits` what they may."""
 
     def __init__(self, limits: Mapping[str, int] | None = None, records: int | None = None) -> None:
         """Allow each reader what `limits` says under its name, or else each source `records`,
         divided among its readers; everything, if neither is given."""
-        self._limits = dict(limits or {})
+        self.limits = dict(limits or {})
         self._records = records
         self._closed = False
         self.read: dict[str, int] = {}
@@ -36,11 +36,11 @@ class Quota:
         """A reader begins, one of so many of its source."""
         self.read.setdefault(reader, 0)
         if self._records is not None:
-            self._limits.setdefault(reader, math.ceil(self._records / max(readers, 1)))
+            self.limits.setdefault(reader, math.ceil(self._records / max(readers, 1)))
 
     def room(self, reader: str, given: int) -> float:
         """How many more records `reader` may give out."""
-        return 0 if self._closed else self._limits.get(reader, math.inf) - given
+        return 0 if self._closed else self.limits.get(reader, math.inf) - given
 
 
 def limited(source: Source[Any], name: str, quota: Quota) -> Source[Any]:

@@ -25,6 +25,10 @@ class RunOrder:
     - `limits`: each reader of a source ends after so many; they are named as in `Ended.read`.
     - `channel_capacity`: records per channel; None for the job's own.
     - `sink_delay`: each record takes the sink's place-holder so long.
+    - `alignment_timeout`: of the adaptive mode; None for the job's own.
+    - `periodic`: take checkpoints at the interval, not only the last one.
+    - `rates`: each reader gives out so many records per second, taken or not (open loop); empty
+      for as many as the job takes (closed loop).
     """
 
     folder: str
@@ -35,6 +39,9 @@ class RunOrder:
     limits: Mapping[str, int] = field(default_factory=dict)
     channel_capacity: int | None = None
     sink_delay: float = 0.0
+    alignment_timeout: str | None = None
+    periodic: bool = True
+    rates: Mapping[str, float] = field(default_factory=dict)
 
     def to_line(self) -> bytes:
         """Write the order as one line."""
@@ -59,12 +66,14 @@ class Running:
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The job at a moment, `at` seconds after it ran: records that its sources have given out from
-    the very beginning, that its last steps have taken since it ran, and that lie in channels."""
+    the very beginning, that its last steps have taken since it ran, and that lie in channels; and
+    records that were due and wait outside."""
 
     at: float
     read: int
     written: int
     queued: int
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +109,34 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Latencies:
+    """How late records were under an open loop: histograms as `Histogram.as_plain` writes them,
+    named as in `latency.LatencyMeter` and `pacing.Pace`; `seconds` has one per second. `unstamped`
+    says why records had no stamps, so that only `waited` and `late` were measured."""
+
+    due: Mapping[str, int] = field(default_factory=dict)
+    given: Mapping[str, int] = field(default_factory=dict)
+    visible: Mapping[str, int] = field(default_factory=dict)
+    waited: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    unstamped: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The job failed."""
 
     error: str
 
 
-Message: TypeAlias = Running | Sample | Checkpoint | FirstOutput | FirstCommit | Ended | Failed
+Message: TypeAlias = (
+    Running | Sample | Checkpoint | FirstOutput | FirstCommit | Latencies | Ended | Failed
+)
 
 _KINDS: Mapping[str, type[Message]] = {
     kind.__name__: kind
-    for kind in (Running, Sample, Checkpoint, FirstOutput, FirstCommit, Ended, Failed)
+    for kind in (Running, Sample, Checkpoint, FirstOutput, FirstCommit, Latencies, Ended, Failed)
 }
 
 

@@ -37,19 +37,36 @@ class Watcher(Protocol):
         ...
 
 
-def recording(folder: Path, delay: float, watcher: Watcher) -> Callable[[], RecordingSink]:
+class StampWatcher(Protocol):
+    """Is told what becomes of the timestamps of what is written."""
+
+    def written(self, transaction: str, stamps: Sequence[int], /) -> None:
+        """Records with these timestamps were written to a transaction."""
+        ...
+
+    def committed(self, transaction: str, /) -> None:
+        """A transaction became visible."""
+        ...
+
+
+def recording(
+    folder: Path, delay: float, watcher: Watcher, stamps: StampWatcher | None = None
+) -> Callable[[], RecordingSink]:
     """Give what opens the stand-in of a sink: it writes to `folder` and takes `delay` seconds per
-    record."""
-    return partial(RecordingSink, folder, delay, watcher)
+    record. With `stamps` what it gets are pairs of record and timestamp."""
+    return partial(RecordingSink, folder, delay, watcher, stamps)
 
 
 class RecordingSink:
     """The sink object of one subtask."""
 
-    def __init__(self, folder: Path, delay: float, watcher: Watcher) -> None:
+    def __init__(
+        self, folder: Path, delay: float, watcher: Watcher, stamps: StampWatcher | None = None
+    ) -> None:
         self._lines = JsonLines(folder)
         self._delay = delay
         self._watcher = watcher
+        self._stamps = stamps
         self._owed = 0.0
         self._own: set[str] = set()
 
@@ -69,14 +86,17 @@ class RecordingSink:
 
     async def write(self, records: Sequence[Any], transaction: Transaction, /) -> None:
         """Add `records` to `transaction`, whatever they are."""
-        await self._take_time(len(records))
+        bare = records if self._stamps is None else [record for record, _ in records]
+        await self._take_time(len(bare))
         try:
-            await self._lines.write(records, transaction)
+            await self._lines.write(bare, transaction)
         except SerializationError:
-            await self._lines.write([json_value(record) for record in records], transaction)
-        if records:
+            await self._lines.write([json_value(record) for record in bare], transaction)
+        if bare:
             self._own.add(transaction.id)
             self._watcher.written()
+        if self._stamps is not None:
+            self._stamps.written(transaction.id, [stamp for _, stamp in records])
 
     async def _take_time(self, records: int) -> None:
         self._owed += records * self._delay
@@ -93,6 +113,8 @@ class RecordingSink:
         await self._lines.commit(transaction, token)
         if transaction.id in self._own:
             self._watcher.committed()
+            if self._stamps is not None:
+                self._stamps.committed(transaction.id)
 
     async def abort(self, transaction: Transaction, /) -> None:
         """Remove `transaction`."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streamcp.checkpoint.statistics import CheckpointStatistics
+from streamcp.compare.breakdown import Breakdown
 from streamcp.compare.messages import (
     Checkpoint,
     Ended,
     Failed,
     FirstCommit,
     FirstOutput,
+    Latencies,
     Message,
     Running,
     Sample,
@@ -39,6 +41,7 @@ class Life:
     first_output: float | None = None
     first_output_age: float | None = None
     first_commit: float | None = None
+    latencies: Latencies | None = None
     ended: Ended | None = None
     killed: float | None = None
     error: str | None = None
@@ -56,6 +59,8 @@ class Life:
                 self.first_output, self.first_output_age = at, age
             case FirstCommit(at):
                 self.first_commit = at
+            case Latencies():
+                self.latencies = message
             case Ended():
                 self.ended = message
             case Failed(error):
@@ -82,11 +87,13 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """A run without disturbance; `output` is None if it did not end."""
+    """A run without disturbance; `output` is None if it did not end. `breakdowns` are of those of
+    its checkpoints that it has kept."""
 
     mode: Mode
     life: Life
     output: Output | None
+    breakdowns: Sequence[Breakdown] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +144,6 @@ def as_dict(life: Life) -> dict[str, Any]:
         "killed_after": life.killed,
         "error": life.error,
         "checkpoints": [{"at": one.at, **one.statistics} for one in life.checkpoints],
-        "samples": [
-            {"at": one.at, "read": one.read, "written": one.written, "queued": one.queued}
-            for one in life.samples
-        ],
+        "samples": [asdict(one) for one in life.samples],
+        "latencies": asdict(life.latencies) if life.latencies else None,
     }

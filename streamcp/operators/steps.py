@@ -228,12 +228,14 @@ class SinkStep:
 
     `open` returns the sink object (one per subtask). `kind` says which contract it keeps:
     "at_least_once" (`write(records)`), "plain" (the same as a plain function), "transactional"
-    (with `abort`) or "staged" (without)."""
+    (with `abort`) or "staged" (without). With `timestamps` it gets pairs of record and timestamp,
+    in a job that has them; a plain sink never does."""
 
     open: Callable[[], Any]
     kind: Literal["at_least_once", "plain", "transactional", "staged"]
     retry: Retry | None = None
     on_error: OnError = "fail"
+    timestamps: bool = False
 
     @property
     def exactly_once(self) -> bool:

@@ -72,7 +72,8 @@ class SinkSubtask(Subtask):
         records = gate.slice(BATCH_SIZE)
         self.meter.records_in += len(records)
         self._step_meter.records_in += len(records)
-        return [value for value, _ in records] if self.chain.timed else records
+        bare = self.chain.timed and not self._spec.timestamps
+        return [value for value, _ in records] if bare else records
 
     @property
     def _drained(self) -> bool:

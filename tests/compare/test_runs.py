@@ -81,4 +81,4 @@ def test_life_is_plain_json() -> None:
     assert plain["seconds"] == 2.0
     assert plain["read"] == {"rows": 2}
     assert plain["checkpoints"][0]["checkpoint_id"] == 1
-    assert plain["samples"] == [{"at": 1.0, "read": 2, "written": 1, "queued": 1}]
+    assert plain["samples"] == [{"at": 1.0, "read": 2, "written": 1, "queued": 1, "waiting": 0}]
