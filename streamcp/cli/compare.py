@@ -6,8 +6,10 @@ import asyncio
 import importlib
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,14 +22,17 @@ from streamcp.cli import compare_options, errors, options
 from streamcp.cli import words as words_module
 from streamcp.cli.compare_options import Options
 from streamcp.cli.compare_progress import Bars, Lines, bars
-from streamcp.cli.compare_report import PICTURE, RESULTS, as_json, print_results, title
+from streamcp.cli.compare_report import PICTURE, REPORT, RESULTS, as_json, print_results, title
+from streamcp.cli.compare_sweep import print_sweep, sweep_json
 from streamcp.cli.job_command import first_parameters
 from streamcp.clock import SystemClock
 from streamcp.compare.child import checkpoint_settings
-from streamcp.compare.experiment import Experiment, Plan, run_experiment
-from streamcp.compare.figures import compare
+from streamcp.compare.experiment import Experiment, Observer, Plan, run_experiment
+from streamcp.compare.figures import Comparison, compare
 from streamcp.compare.messages import RunOrder
 from streamcp.compare.outputs import remove_folder
+from streamcp.compare.runs import measured_order
+from streamcp.compare.sweep import Point, Sweep, run_sweep
 from streamcp.config import JobSettings
 
 _DOC = "\n\n".join(
@@ -38,8 +43,10 @@ _DOC = "\n\n".join(
         "--seconds. Every sink is replaced by one that writes JSON lines to a directory of its "
         "own, exactly once, so nothing reaches the real targets; the functions of all steps, "
         "for_each included, are called for real.",
-        "Prints a table, and writes results.json and compare.png to --out. Exits with 1 if an "
-        "output after a kill is not that of an undisturbed run, record for record, or if a run "
+        "With --sweep one setting is varied instead; with --load the sources keep a pace, and "
+        "latency is measured.",
+        "Prints a table, and writes report.html, results.json and compare.png to --out. Exits with "
+        "1 if an output after a kill is not that of an undisturbed run, record for record, or if a run "
         "does not end.",
         f"JOB is {' '.join(compare_options.DEFAULT_JOB)} if it is left out. Its own options stand "
         "behind it.",
@@ -60,12 +67,13 @@ def _compare(context: typer.Context, job: str | None, **before: Any) -> None:
     with redirect_stdout(sys.stderr if before["json"] or "--json" in words else stdout):
         with errors.shown(whole=whole, code=errors.WRONG_USE):
             # All that can be found missing is found before anything is run.
-            importlib.import_module("streamcp.compare.picture")
+            _with_figures("streamcp.compare.picture")
         made, given = _load(words, whole=whole)
         with errors.shown(whole=whole):
             asked = compare_options.options_of(options.merged(before, given))
             made.validate(_settings_of(made, asked))
-            code = _run(made, words, asked, stdout)
+            command = compare_options.as_typed(before, [job, *context.args] if job else [])
+            code = _run(made, words, asked, command, stdout)
     raise typer.Exit(code)
 
 
@@ -81,18 +89,38 @@ def _load(words: Sequence[str], *, whole: bool) -> tuple[Job, dict[str, Any]]:
 
 
 def _settings_of(job: Job, asked: Options) -> JobSettings:
-    """The settings of a run, but for its mode and folder."""
+    """The settings of a run, but for its mode and folder, and for what is swept."""
     order = RunOrder(folder=str(asked.out), mode=asked.modes[0], every=asked.every)
     checkpoints = checkpoint_settings(job, order)
     return job.settings(checkpoints=checkpoints, channel_capacity=asked.channel_capacity)
 
 
-def _run(job: Job, words: Sequence[str], asked: Options, stdout: TextIO) -> int:
+def _run(job: Job, words: Sequence[str], asked: Options, command: str, stdout: TextIO) -> int:
+    """Run the comparison or the sweep, write what came out, and print it."""
     clock = SystemClock()
     began = clock.monotonic()
     asked.out.mkdir(parents=True, exist_ok=True)
     runs = Path(tempfile.mkdtemp(prefix="runs-", dir=asked.out))
-    plan = Plan(
+    settings = _settings(job, words, asked, command)
+    try:
+        found = asyncio.run(_observed(_plan_of(words, asked, runs), asked.sweep, errors.console()))
+    except BaseException:
+        remove_folder(runs)
+        raise
+    settings["took_seconds"] = round(clock.monotonic() - began, 1)
+    outcome = _outcome(found, asked, settings, runs)
+    if outcome.is_right:
+        remove_folder(runs)
+    _write(outcome, asked)
+    if asked.json:
+        words_module.print_json(outcome.results, stdout)
+    else:
+        outcome.show(_told_of_files(asked))
+    return errors.DONE if outcome.is_right else errors.FAILED
+
+
+def _plan_of(words: Sequence[str], asked: Options, runs: Path) -> Plan:
+    return Plan(
         command=(sys.executable, "-m", "streamcp.cli.compare_child", *words),
         folder=runs,
         modes=asked.modes,
@@ -101,51 +129,123 @@ def _run(job: Job, words: Sequence[str], asked: Options, stdout: TextIO) -> int:
         records=asked.records,
         channel_capacity=asked.channel_capacity,
         sink_delay=asked.sink_delay,
+        load=asked.load,
     )
-    try:
-        experiment = asyncio.run(_observed(plan, errors.console()))
-    except BaseException:
-        remove_folder(runs)
-        raise
-    comparison = compare(experiment, asked.modes)
-    settings = _settings(job, words, asked, experiment)
-    picture = importlib.import_module("streamcp.compare.picture")
-    picture.draw(asked.out / PICTURE, experiment, asked.modes, title(settings))
-    if comparison.is_right:
-        remove_folder(runs)
-    settings["took_seconds"] = round(clock.monotonic() - began, 1)
-    results = as_json(experiment, comparison, settings)
-    (asked.out / RESULTS).write_bytes(orjson.dumps(results, option=orjson.OPT_INDENT_2))
-    if asked.json:
-        words_module.print_json(results, stdout)
-    else:
-        print_results(comparison, settings, asked.out, runs)
-    return errors.DONE if comparison.is_right else errors.FAILED
 
 
-async def _observed(plan: Plan, out: Console) -> Experiment:
+async def _observed(plan: Plan, sweep: Sweep | None, out: Console) -> Experiment | list[Point]:
     if not out.is_terminal:
-        return await run_experiment(plan, Lines(out))
+        return await _runs(plan, sweep, Lines(out))
     with bars(out) as progress:
-        return await run_experiment(plan, Bars(progress))
+        return await _runs(plan, sweep, Bars(progress))
 
 
-def _settings(
-    job: Job, words: Sequence[str], asked: Options, experiment: Experiment
-) -> dict[str, Any]:
-    """How it was measured, for the results."""
+async def _runs(plan: Plan, sweep: Sweep | None, observer: Observer) -> Experiment | list[Point]:
+    if sweep is None:
+        return await run_experiment(plan, observer)
+    return await run_sweep(plan, sweep, observer)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What is written and printed of a comparison or a sweep; `experiment` is drawn as a picture
+    if there is one. `show` prints it, with what it is told was written."""
+
+    is_right: bool
+    results: dict[str, Any]
+    page: str
+    show: Callable[[str], None]
+    experiment: Experiment | None = None
+
+
+def _with_figures(module: str) -> Any:
+    """Import what needs the extra: only here, since every command imports this file.
+
+    Raises MissingExtra."""
+    return importlib.import_module(module)
+
+
+def _pages() -> Any:
+    return _with_figures("streamcp.cli.compare_html")
+
+
+def _outcome(
+    found: Experiment | list[Point], asked: Options, settings: dict[str, Any], runs: Path
+) -> _Outcome:
+    if isinstance(found, Experiment):
+        settings |= _load_of(found)
+        comparison = compare(found, asked.modes)
+        results = as_json(found, comparison, settings)
+        return _Outcome(
+            comparison.is_right,
+            results,
+            _pages().page_of(found, comparison, settings, results, str(runs)).as_html(),
+            partial(_show, comparison, settings, runs),
+            found,
+        )
+    sweep, points = asked.sweep, found
+    assert sweep is not None
+    settings |= _load_of(points[0].experiment)
+    results = sweep_json(sweep, points, settings)
+    return _Outcome(
+        results["right"],
+        results,
+        _pages().sweep_page(sweep, points, asked.modes, settings, results, str(runs)).as_html(),
+        partial(_show_sweep, sweep, points, settings, runs),
+    )
+
+
+def _show(comparison: Comparison, settings: Mapping[str, Any], runs: Path, written: str) -> None:
+    print_results(comparison, settings, written, runs)
+
+
+def _show_sweep(
+    sweep: Sweep, points: Sequence[Point], settings: Mapping[str, Any], runs: Path, written: str
+) -> None:
+    print_sweep(sweep, points, settings, written, runs)
+
+
+def _load_of(experiment: Experiment) -> dict[str, Any]:
+    """What became known of the load."""
+    opened = experiment.reference is not None
+    return {
+        "records_per_run": sum(experiment.limits.values()),
+        "sustainable": sum(experiment.sustainable.values()) if opened else None,
+    }
+
+
+def _write(outcome: _Outcome, asked: Options) -> None:
+    (asked.out / RESULTS).write_bytes(orjson.dumps(outcome.results, option=orjson.OPT_INDENT_2))
+    for path in (asked.out / REPORT, *([asked.html] if asked.html else [])):
+        path.write_text(outcome.page, encoding="utf-8")
+    if outcome.experiment is not None:
+        picture = _with_figures("streamcp.compare.picture")
+        made = title(outcome.results["settings"])
+        picture.draw(asked.out / PICTURE, outcome.experiment, asked.modes, made)
+
+
+def _told_of_files(asked: Options) -> str:
+    names = [RESULTS, REPORT, *([] if asked.sweep else [PICTURE])]
+    paths = [str(asked.out / name) for name in names] + ([str(asked.html)] if asked.html else [])
+    return f"{', '.join(paths[:-1])} and {paths[-1]} are written"
+
+
+def _settings(job: Job, words: Sequence[str], asked: Options, command: str) -> dict[str, Any]:
+    """How it is measured, for the results."""
     settings = _settings_of(job, asked)
     used = settings.checkpoints
     assert used is not None
     return {
         "job": job.name,
         "words": list(words),
-        "order": [*asked.modes, *reversed(asked.modes)],
+        "command": command,
+        "order": list(measured_order(asked.modes)),
         "limited_by": f"{asked.records} records" if asked.records else f"{asked.seconds:g} s",
-        "records_per_run": sum(experiment.limits.values()),
         "every": str(used.every),
         "alignment_timeout": str(used.alignment_timeout),
         "predict": used.predict,
         "channel_capacity": settings.channel_capacity,
         "sink_delay_seconds": asked.sink_delay,
+        "load": asked.load,
+        "sweep": None if asked.sweep is None else asked.sweep.text,
     }

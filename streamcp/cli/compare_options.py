@@ -4,6 +4,7 @@ child, from the same words."""
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from streamcp.cli import options
 from streamcp.cli.errors import WrongUse
 from streamcp.cli.job_command import read_arguments
 from streamcp.cli.loading import load
+from streamcp.compare.sweep import Sweep
 from streamcp.config import EXACTLY_ONCE_MODES, Mode, seconds
 
 # All flights, since the runs are limited by their time; and a service that holds the job up by its
@@ -26,6 +28,10 @@ DEFAULT_JOB = (
     *("--limit", "336776", "--latency", "50ms", "--channel-capacity", "1000"),
 )
 DEFAULT_SECONDS = 6.0
+# Beyond that a run only measures how long it takes to work off what has piled up.
+_MOST_LOAD = 2.0
+# Which option sets what a sweep sets.
+_FIXED = {"capacity": "channel_capacity", "service": "sink_delay", "load": "load"}
 
 _OPTIONS: tuple[tuple[str, Any, str, str], ...] = (
     (
@@ -40,6 +46,22 @@ _OPTIONS: tuple[tuple[str, Any, str, str], ...] = (
     ("modes", str, "MODE,...", f"Which modes, in which order ({','.join(EXACTLY_ONCE_MODES)})."),
     ("channel_capacity", int, "N", "Records per channel (the job's own)."),
     ("sink_delay", str, "DURATION", "How long the stand-in of each sink takes per record (0s)."),
+    (
+        "sweep",
+        list[str],
+        "NAME=VALUE,...",
+        "Compare at each of several values: capacity=10,100,1000 (records per channel), "
+        "load=0.5,0.8,1.0, timeout=10ms,100ms,1s (alignment timeout of adaptive mode) or "
+        "service=1ms,10ms (--sink-delay). No kills.",
+    ),
+    (
+        "load",
+        float,
+        "SHARE",
+        "Measure latency in an open loop: the sources give out that part of what the job sustains "
+        "without checkpoints, whether or not it takes it.",
+    ),
+    ("html", Path, "FILE", "Write the report there, too (it is in --out)."),
     ("out", Path, "DIR", "Where the results go (./compare-results)."),
 )
 _SWITCHES = (
@@ -58,6 +80,9 @@ class Options:
     modes: tuple[Mode, ...]
     channel_capacity: int | None
     sink_delay: float
+    sweep: Sweep | None
+    load: float | None
+    html: Path | None
     out: Path
     json: bool
 
@@ -87,16 +112,34 @@ def options_of(values: Mapping[str, Any]) -> Options:
     every = values.get("every")
     if every is not None and seconds(every, setting="--every") <= 0:
         raise WrongUse("--every must be more than zero")
+    load = _load_of(values.get("load"))
+    modes = _modes(_or_default(values.get("modes"), ",".join(EXACTLY_ONCE_MODES)))
+    sweep = _sweep_of(values, modes)
     return Options(
         seconds=run_seconds,
         records=records,
         every=every,
-        modes=_modes(_or_default(values.get("modes"), ",".join(EXACTLY_ONCE_MODES))),
+        modes=modes,
         channel_capacity=values.get("channel_capacity"),
         sink_delay=seconds(_or_default(values.get("sink_delay"), "0s"), setting="--sink-delay"),
+        sweep=sweep,
+        load=load,
+        html=values.get("html"),
         out=_or_default(values.get("out"), Path("compare-results")),
         json=bool(values.get("json")),
     )
+
+
+def as_typed(before: Mapping[str, Any], words: Sequence[str]) -> str:
+    """The words behind `streamcp compare`: options that stood before JOB, JOB, and all behind."""
+    typed: list[str] = []
+    for name, value in before.items():
+        if value is None or value == []:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        values = value if isinstance(value, list) else [value]
+        typed += [flag] if value is True else [part for one in values for part in (flag, str(one))]
+    return shlex.join([*typed, *words])
 
 
 def _or_default(value: Any, default: Any) -> Any:
@@ -109,6 +152,42 @@ def _modes(text: str) -> tuple[Mode, ...]:
     if len(modes) != len(words) or len(set(modes)) != len(modes):
         raise WrongUse(f"--modes {text}: write some of {','.join(EXACTLY_ONCE_MODES)}, each once")
     return tuple(modes)
+
+
+def _load_of(load: float | None) -> float | None:
+    if load is not None and not 0 < load <= _MOST_LOAD:
+        raise WrongUse(
+            f"--load {load:g}: write the part of what the job sustains that its sources give out, "
+            f"such as 0.8; more than 0, at most {_MOST_LOAD:g}"
+        )
+    return load
+
+
+def _sweep_of(values: Mapping[str, Any], modes: Sequence[Mode]) -> Sweep | None:
+    texts: Sequence[str] = values.get("sweep") or ()
+    if not texts:
+        return None
+    if len(texts) > 1:
+        raise WrongUse(
+            f"--sweep {' --sweep '.join(texts)}: one sweep at a time; run the command once for each"
+        )
+    sweep = Sweep.from_text(texts[0])
+    fixed = _FIXED.get(sweep.setting.name)
+    if fixed is not None and values.get(fixed) is not None:
+        option = f"--{fixed.replace('_', '-')}"
+        raise WrongUse(f"--sweep {texts[0]} and {option} both set it; leave {option} out")
+    if values.get("load") is not None and sweep.setting.name != "load":
+        raise WrongUse(
+            f"--sweep {texts[0]} and --load {values['load']:g}: a sweep of anything but the load "
+            "runs as fast as the job can; leave one of them out"
+        )
+    if sweep.setting.name == "timeout" and "adaptive" not in modes:
+        raise WrongUse(
+            f"--sweep {texts[0]}: only adaptive mode has an alignment timeout; add it to --modes"
+        )
+    if sweep.setting.name == "load" and max(one.number for one in sweep.values) > _MOST_LOAD:
+        raise WrongUse(f"--sweep {texts[0]}: a load is at most {_MOST_LOAD:g}")
+    return sweep
 
 
 def load_job(target: str, arguments: Sequence[str]) -> tuple[Job, dict[str, Any]]:

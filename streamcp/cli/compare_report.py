@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,90 +13,18 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from streamcp.checkpoint.statistics import Figure
 from streamcp.cli import words
+from streamcp.cli.compare_rows import LATENCY_NOTE, groups_of
 from streamcp.compare.experiment import Experiment
-from streamcp.compare.figures import Comparison, ModeFigures, Verdict
+from streamcp.compare.figures import Comparison, Verdict
 from streamcp.compare.runs import as_dict
 
-_NEVER = "never completed"
 # Longer lines than this say nothing more to a reader.
 _LINE = 160
 # What the table needs, where no terminal says how much there is.
 _TABLE_WIDTH = 110
-RESULTS, PICTURE = "results.json", "compare.png"
-
-
-Row = tuple[str, Callable[[ModeFigures], str]]
-
-
-def _p50_max(name: str, text: Callable[[Any], str]) -> Callable[[ModeFigures], str]:
-    def cell(mode: ModeFigures) -> str:
-        figure: Figure | None = getattr(mode, name)
-        if figure is None:
-            return _NEVER
-        return f"{text(figure.p50)} / {text(figure.maximum)}"
-
-    return cell
-
-
-def _recovery(name: str, text: Callable[[Any], str]) -> Callable[[ModeFigures], str]:
-    def cell(mode: ModeFigures) -> str:
-        value = getattr(mode.recovery, name)
-        return "" if value is None else text(value)
-
-    return cell
-
-
-def _failed(mode: ModeFigures) -> str:
-    why = ", ".join(
-        f"{count} {reason.lower().replace('_', ' ')}" for reason, count in mode.failures.items()
-    )
-    return f"{mode.failed} ({why})" if why else str(mode.failed)
-
-
-def _records_per_second(mode: ModeFigures) -> str:
-    return "no run ended" if mode.records_per_second is None else f"{mode.records_per_second:,.0f}"
-
-
-def _restored(mode: ModeFigures) -> str:
-    if mode.recovery.error is not None:
-        return "failed"
-    if mode.recovery.checkpoint is None:
-        return "the beginning (no checkpoint)"
-    return f"checkpoint {mode.recovery.checkpoint}"
-
-
-def _verdict(mode: ModeFigures) -> str:
-    return {"equal": "equal", "unequal": "UNEQUAL", "unknown": "unknown"}[mode.verdict.answer]
-
-
-_SIZE = lambda value: words.size(round(value))  # noqa: E731
-_NUMBER = words.number
-
-_ROWS: tuple[Row | None, ...] = (
-    ("checkpoints completed", lambda mode: str(mode.completed)),
-    ("checkpoints failed", _failed),
-    ("  unaligned from the start", lambda mode: str(mode.unaligned)),
-    ("  escalated on the way", lambda mode: str(mode.escalated)),
-    ("barrier delay, p50 / max", _p50_max("barrier_delay", words.duration)),
-    ("durable delay, p50 / max", _p50_max("durable_delay", words.duration)),
-    ("alignment, p50 / max", _p50_max("alignment", words.duration)),
-    ("in-flight records, p50 / max", _p50_max("in_flight_records", _NUMBER)),
-    ("in-flight bytes, p50 / max", _p50_max("in_flight_bytes", _SIZE)),
-    ("snapshot bytes, p50 / max", _p50_max("snapshot_bytes", _SIZE)),
-    ("records in channels, p50 / max", _p50_max("queued", _NUMBER)),
-    ("records/s", _records_per_second),
-    None,
-    ("kill -9 after", _recovery("killed_after", words.duration)),
-    ("restored from", _restored),
-    ("in-flight records replayed", _recovery("replayed", _NUMBER)),
-    ("restore", _recovery("restore", words.duration)),
-    ("first output after the restore", _recovery("first_output", words.duration)),
-    ("  visible (committed) after", _recovery("first_commit", words.duration)),
-    ("new process to first output", _recovery("back", words.duration)),
-    ("output as undisturbed", _verdict),
-)
+_LATENCY_WIDTH = 190
+RESULTS, PICTURE, REPORT = "results.json", "compare.png", "report.html"
 
 
 def table(comparison: Comparison, title: str) -> Table:
@@ -104,12 +33,11 @@ def table(comparison: Comparison, title: str) -> Table:
     made.add_column("")
     for mode in comparison.modes:
         made.add_column(mode.mode, justify="right")
-    for row in _ROWS:
-        if row is None:
+    for number, group in enumerate(groups_of(comparison)):
+        if number:
             made.add_section()
-        else:
-            name, cell = row
-            made.add_row(name, *(cell(mode) for mode in comparison.modes))
+        for name, cells in group:
+            made.add_row(name, *cells)
     return made
 
 
@@ -132,6 +60,8 @@ def conclusion(comparison: Comparison, kept: str) -> list[str]:
     said += undisturbed
     if comparison.is_right:
         lines = comparison.undisturbed.lines
+        if all(mode.verdict.answer == "not asked" for mode in comparison.modes):
+            return [f"Every run wrote the same output ({words.counted(lines, 'line')})."]
         return [
             f"The output after the kill equals the undisturbed output in every mode, record for "
             f"record ({words.counted(lines, 'line')})."
@@ -140,7 +70,7 @@ def conclusion(comparison: Comparison, kept: str) -> list[str]:
 
 
 def _unequal(what: str, verdict: Verdict) -> list[str]:
-    if verdict.answer == "equal":
+    if verdict.answer in ("equal", "not asked"):
         return []
     if verdict.answer == "unknown":
         return [f"{what} was not compared: {verdict.why}"]
@@ -160,11 +90,28 @@ def as_json(
     """Everything that was measured, as plain values; every run with all it told."""
     return {
         "settings": settings,
-        "machine": _machine(),
+        "machine": machine(),
         "right": comparison.is_right,
-        "undisturbed": _plain_verdict(comparison.undisturbed),
+        "undisturbed": plain_verdict(comparison.undisturbed),
         "modes": {mode.mode: mode.as_dict() for mode in comparison.modes},
-        "runs": [{"mode": run.mode, **as_dict(run.life)} for run in experiment.measured],
+        **runs_as_json(experiment),
+    }
+
+
+def runs_as_json(experiment: Experiment) -> dict[str, Any]:
+    """Every run with all it told."""
+    reference = experiment.reference
+    return {
+        "reference": as_dict(reference) if reference else None,
+        "rates": dict(experiment.rates),
+        "runs": [
+            {
+                "mode": run.mode,
+                **as_dict(run.life),
+                "breakdowns": [one.as_dict() for one in run.breakdowns],
+            }
+            for run in experiment.measured
+        ],
         "killed": [
             {
                 "mode": run.mode,
@@ -176,17 +123,31 @@ def as_json(
     }
 
 
-def _plain_verdict(verdict: Verdict) -> dict[str, Any]:
+def plain_verdict(verdict: Verdict) -> dict[str, Any]:
+    """The answer without the lines that differ."""
     return {"answer": verdict.answer, "lines": verdict.lines, "why": verdict.why}
 
 
-def _machine() -> dict[str, Any]:
+def machine() -> dict[str, Any]:
+    """Where and when it was measured, and with what."""
     return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "streamcp": version("streamcp"),
         "python": platform.python_version(),
         "system": platform.platform(),
         "processors": os.cpu_count(),
+        "processor": _processor(),
     }
+
+
+def _processor() -> str:
+    """Its name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def title(settings: Mapping[str, Any]) -> str:
@@ -194,27 +155,42 @@ def title(settings: Mapping[str, Any]) -> str:
     return (
         f"{settings['job']}: {settings['records_per_run']:,} records per run, a checkpoint every "
         f"{settings['every']}, {settings['channel_capacity']:,} records per channel"
-    )
+    ) + (f", {settings['load']:g} of the load it sustains" if settings["load"] else "")
 
 
 def print_results(
-    comparison: Comparison, settings: Mapping[str, Any], folder: Path, runs: Path
+    comparison: Comparison, settings: Mapping[str, Any], written: str, runs: Path
 ) -> None:
-    """Print the table, the verdict and what was written to stdout."""
-    out = Console(highlight=False, markup=False)
-    if not out.is_terminal:
-        out.width = max(out.width, _TABLE_WIDTH)
+    """Print the table, the verdict and what was `written` to stdout."""
+    latency = any(mode.latency is not None for mode in comparison.modes)
+    out = console(_LATENCY_WIDTH if latency else _TABLE_WIDTH)
     out.print(table(comparison, title(settings)))
-    out.print(
-        f"undisturbed runs in this order: {', '.join(settings['order'])}; the first one was "
-        f"limited by {settings['limited_by']}, all others by its records",
-        soft_wrap=True,
-    )
+    if latency:
+        out.print(LATENCY_NOTE, soft_wrap=True)
+    out.print(order_of(settings), soft_wrap=True)
     style = "bold green" if comparison.is_right else "bold red"
     for line in conclusion(comparison, str(runs)):
         out.print(line, style=style, soft_wrap=True)
     out.print(
-        f"{folder / RESULTS} and {folder / PICTURE} are written; all of it took "
-        f"{settings['took_seconds']:.0f} s",
+        f"{written}; all of it took {settings['took_seconds']:.0f} s",
         soft_wrap=True,
     )
+
+
+def order_of(settings: Mapping[str, Any]) -> str:
+    """In which order the runs were, and what limited them."""
+    first = "the first one"
+    if settings["load"]:
+        first = "a run without checkpoints before them"
+    return (
+        f"undisturbed runs in this order: {', '.join(settings['order'])}; {first} was limited by "
+        f"{settings['limited_by']}, all others by its records"
+    )
+
+
+def console(width: int) -> Console:
+    """Stdout; as wide as is needed where no terminal says how wide it is."""
+    out = Console(highlight=False, markup=False)
+    if not out.is_terminal:
+        out.width = max(out.width, width)
+    return out

@@ -158,8 +158,14 @@ def switch(name: str, text: str, *, panel: str | None = None) -> inspect.Paramet
 
 
 def merged(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a command's options; those behind JOB win."""
-    return {**before, **{name: value for name, value in after.items() if value is not None}}
+    """The values of a command's options; those behind JOB win, but repeatable ones add up."""
+    given = {name: value for name, value in after.items() if value is not None}
+    both = {
+        name: [*before[name], *value]
+        for name, value in given.items()
+        if isinstance(value, list) and before.get(name)
+    }
+    return {**before, **given, **both}
 
 
 def job_parameters(options: Sequence[JobOption]) -> list[inspect.Parameter]:

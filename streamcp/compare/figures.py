@@ -23,8 +23,9 @@ from streamcp.config import Mode
 Answer: TypeAlias = Literal["equal", "unequal", "unknown", "not asked"]
 
 # A backlog that grows by a larger part of the load is one that would grow without bound.
-_GROWTH = 0.01
-_FEWEST_SAMPLES = 4
+_GROWTH = 0.02
+# Per quarter of the run.
+_FEWEST_SAMPLES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,18 +185,19 @@ def _latency(runs: Sequence[MeasuredRun], experiment: Experiment) -> Latency | N
 
 
 def keeps_up(samples: Sequence[Sample], rate: float) -> bool:
-    """Say whether a job takes the load: what waits before and in it grows, over the second half of
-    the time in which its sources gave out records, by less than a hundredth of them.
+    """Say whether a job takes the load: the least that waits before and in it, in the last quarter
+    of the time in which its sources gave out records, is hardly more than that in the second one.
 
-    A job with too few samples to tell has kept up: it was over before anything could grow."""
+    The least, since a checkpoint or another program makes records wait for a moment: a job that
+    takes the load works that off. A job with too few samples to tell has kept up: it was over
+    before anything could grow."""
     reading = [one for one in samples if one.read < samples[-1].read or one is samples[0]]
-    half = reading[len(reading) // 2 :]
-    if len(half) < _FEWEST_SAMPLES:
+    quarter = len(reading) // 4
+    if quarter < _FEWEST_SAMPLES:
         return True
-    backlog = [one.waiting + one.queued for one in half]
-    part = len(half) // 4 or 1
-    grown = sum(backlog[-part:]) / part - sum(backlog[:part]) / part
-    return grown <= _GROWTH * rate * (half[-1].at - half[0].at)
+    backlog = [one.waiting + one.queued for one in reading]
+    grown = min(backlog[-quarter:]) - min(backlog[quarter : 2 * quarter])
+    return grown <= _GROWTH * rate * (reading[-1].at - reading[quarter].at)
 
 
 def _recovery(run: KilledRun | None) -> Recovery:

@@ -1,4 +1,4 @@
-"""The picture of a comparison. The one file that imports matplotlib (extra `compare`).
+"""The picture of a comparison, as a PNG.
 
 Every checkpoint is a dot, a failed one a cross at the upper edge: nothing is averaged away. Modes
 differ by colour (told apart also by the colour-blind), by marker and by place.
@@ -12,23 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from streamcp.checkpoint.statistics import CheckpointStatistics, percentile
+from streamcp.compare.charts.axis import duration, size
+from streamcp.compare.charts.canvas import (
+    Axes,
+    Figure,
+    FigureCanvasAgg,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    to_rgba,
+)
+from streamcp.compare.charts.colours import LIGHT
 from streamcp.compare.experiment import Experiment
 from streamcp.compare.runs import MeasuredRun
 from streamcp.config import Mode
-from streamcp.errors import MissingExtra
 
-try:
-    from matplotlib.axes import Axes
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.colors import to_rgba
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
-except ImportError as error:
-    raise MissingExtra(
-        'the picture of compare needs matplotlib; pip install "streamcp[compare]"'
-    ) from error
-
-_COLOURS = {"aligned": "#0072B2", "unaligned": "#D55E00", "adaptive": "#009E73"}
 _MARKERS = {"aligned": "o", "unaligned": "^", "adaptive": "s"}
 _TEXT, _FAINT = "#222222", "#777777"
 # Dots that fall on each other are spread sideways; always in the same way.
@@ -83,14 +82,14 @@ def _draw_delays(
     value: Callable[[CheckpointStatistics], float],
 ) -> None:
     axes.set_yscale("log")
-    _strip(axes, experiment, modes, value, _duration)
+    _strip(axes, experiment, modes, value, duration)
     axes.yaxis.set_major_locator(LogLocator(10, numticks=12))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: _duration(seconds)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: duration(seconds)))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_in_flight(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) -> None:
-    _strip(axes, experiment, modes, lambda one: one.in_flight_bytes, _size)
+    _strip(axes, experiment, modes, lambda one: one.in_flight_bytes, size)
     axes.set_title(
         "In-flight data in the checkpoint\nqueued, in a call, or just read",
         fontsize=10.5,
@@ -98,7 +97,7 @@ def _draw_in_flight(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) -
     )
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda count, _: _size(count)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda count, _: size(count)))
 
 
 def _strip(
@@ -139,7 +138,7 @@ def _dots(
     completed: Sequence[CheckpointStatistics],
 ) -> None:
     """Hollow ones are of the end of a run: a source had ended, and the queues were draining."""
-    colour, marker = _COLOURS[mode], _MARKERS[mode]
+    colour, marker = LIGHT[mode], _MARKERS[mode]
     faces = [to_rgba(colour, 0.0 if one.finished else 0.75) for one in completed]
     axes.scatter(across, up, s=32, facecolors=faces, edgecolors=colour, marker=marker, lw=1.0)
 
@@ -182,7 +181,7 @@ def _draw_throughput(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) 
             axes.plot(
                 times,
                 rates,
-                color=_COLOURS[mode],
+                color=LIGHT[mode],
                 ls="-" if number == 0 else "--",
                 lw=1.6,
                 marker=_MARKERS[mode],
@@ -224,23 +223,3 @@ def _plain(axes: Any) -> None:
     axes.grid(axis="y", which="major", color="#DDDDDD", lw=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(colors=_TEXT, labelsize=9.5)
-
-
-def _duration(seconds: float) -> str:
-    if seconds >= 0.995:
-        return f"{_short(seconds)} s"
-    if seconds >= 0.000995:
-        return f"{_short(seconds * 1e3)} ms"
-    return f"{_short(seconds * 1e6)} µs"
-
-
-def _size(count: float) -> str:
-    for unit, weight in (("MB", 1e6), ("kB", 1e3)):
-        if count >= weight:
-            return f"{_short(count / weight)} {unit}"
-    return f"{count:.0f} B"
-
-
-def _short(value: float) -> str:
-    """Two digits are what can be read off a dot."""
-    return f"{float(f'{value:.2g}'):g}"

@@ -53,6 +53,11 @@ class Sweep:
     setting: Setting
     values: Sequence[Value]
 
+    @property
+    def text(self) -> str:
+        """The sweep as it was written."""
+        return f"{self.setting.name}={','.join(value.text for value in self.values)}"
+
     @classmethod
     def from_text(cls, text: str) -> Sweep:
         """Read `capacity=10,100,1000`.

@@ -1,0 +1,135 @@
+"""What came out of a comparison, in sentences: the numbers that matter, and nothing that they do
+not carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from streamcp.cli import words
+from streamcp.compare.figures import Comparison, ModeFigures
+from streamcp.compare.latency import SHARES
+from streamcp.compare.report.sweeps import completed
+from streamcp.compare.sweep import Point, Sweep
+from streamcp.config import Mode
+
+# Of the capacity of one channel: what is queued below that holds no barrier up.
+_NEARLY_EMPTY = 0.05
+# Two medians that are nearer to each other are the same, in two runs each.
+_ALIKE = 1.5
+
+
+def headline(comparison: Comparison, capacity: int) -> list[str]:
+    """One comparison: the delays of barriers, the reason if they are alike, and the latency."""
+    said = [_barriers(comparison.modes)]
+    reason = _why_alike(comparison.modes, capacity)
+    if reason:
+        said.append(reason)
+    if any(mode.latency is not None for mode in comparison.modes):
+        said.append(latency(comparison.modes))
+    return said
+
+
+def _barriers(modes: Sequence[ModeFigures]) -> str:
+    told = [
+        f"{words.duration(mode.barrier_delay.p50)} in {mode.mode} mode"
+        for mode in modes
+        if mode.barrier_delay is not None
+    ]
+    never = [mode.mode for mode in modes if mode.barrier_delay is None]
+    said = []
+    if told:
+        said.append(
+            f"The median checkpoint barrier reached the last subtask after {_listed(told)}."
+        )
+        said += _times(modes)
+    if never:
+        said.append(f"No checkpoint completed in {_listed(never)} mode.")
+    return " ".join(said)
+
+
+def _times(modes: Sequence[ModeFigures]) -> list[str]:
+    delays = {mode.mode: mode.barrier_delay.p50 for mode in modes if mode.barrier_delay}
+    if "aligned" not in delays or "unaligned" not in delays:
+        return []
+    times = delays["aligned"] / delays["unaligned"]
+    return [f"Aligned took {_digits(times)} times as long as unaligned."] if times >= _ALIKE else []
+
+
+def _why_alike(modes: Sequence[ModeFigures], capacity: int) -> str:
+    """Without backpressure the modes do not differ, and that is no merit of one."""
+    aligned = next((mode for mode in modes if mode.mode == "aligned"), None)
+    if aligned is None or aligned.queued is None or aligned.queued.p50 >= _NEARLY_EMPTY * capacity:
+        return ""
+    return (
+        f"The queues were nearly empty ({words.number(aligned.queued.p50)} records, median): there "
+        "is little that a barrier could overtake, so the modes hardly differ."
+    )
+
+
+def latency(modes: Sequence[ModeFigures]) -> str:
+    """How late the records were: the highest percentile that all modes tell."""
+    behind = [mode.mode for mode in modes if mode.latency and not mode.latency.kept_up]
+    if behind:
+        return (
+            f"The load was not taken in {_listed(behind)} mode: what waits grew as long as the run "
+            "lasted, so no latency is told."
+        )
+    measured = [(mode.mode, mode.latency) for mode in modes if mode.latency]
+    unstamped = next((one.unstamped for _, one in measured if one.unstamped), None)
+    if unstamped:
+        return f"Only the waiting before the sources was measured: {unstamped}."
+    shares = [share for share in SHARES.values() if all(o.due.tells(share) for _, o in measured)]
+    if not shares:
+        return "There were too few records to tell a percentile of the latency."
+    told = [
+        f"{words.duration(one.due.percentile(shares[-1]))} in {mode} mode" for mode, one in measured
+    ]
+    return f"{100 * shares[-1]:g} % of the records were written to a sink within {_listed(told)}."
+
+
+def sweep_headline(sweep: Sweep, points: Sequence[Point], modes: Sequence[Mode]) -> list[str]:
+    """A sweep: how the median barrier delay of each mode changed from the least value to the
+    greatest."""
+    ordered = sorted(
+        (point for point in points if point.value is not None),
+        key=lambda point: point.value.number if point.value else 0.0,
+    )
+    first, last = ordered[0], ordered[-1]
+    assert first.value is not None
+    assert last.value is not None
+    told = [text for mode in modes if (text := _change(first, last, mode))]
+    span = f"From {first.value.text} to {last.value.text} ({sweep.setting.label})"
+    if not told:
+        return [f"{span}, no mode completed checkpoints at both ends."]
+    return [f"{span}, the median barrier delay {_listed(told)}."]
+
+
+def _change(first: Point, last: Point, mode: Mode) -> str:
+    before, after = _median(first, mode), _median(last, mode)
+    if before is None or after is None:
+        return ""
+    return (
+        f"went from {words.duration(before)} to {words.duration(after)} in {mode} mode "
+        f"(×{_digits(after / before)})"
+    )
+
+
+def _median(point: Point, mode: Mode) -> float | None:
+    found = [
+        one.barrier_delay
+        for run in point.experiment.measured
+        if run.mode == mode
+        for one in completed(run)
+    ]
+    return median(found) if found else None
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+
+
+def _digits(times: float) -> str:
+    """Two digits are what medians of a few runs carry."""
+    rounded = float(f"{times:.2g}")
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
