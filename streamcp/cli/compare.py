@@ -46,8 +46,8 @@ _DOC = "\n\n".join(
         "With --sweep one setting is varied instead; with --load the sources keep a pace, and "
         "latency is measured.",
         "Prints a table, and writes report.html, results.json and compare.png to --out. Exits with "
-        "1 if an output after a kill is not that of an undisturbed run, record for record, or if a run "
-        "does not end.",
+        "1 if an output after a kill is not that of an undisturbed run, record for record, or if "
+        "a run does not end.",
         f"JOB is {' '.join(compare_options.DEFAULT_JOB)} if it is left out. Its own options stand "
         "behind it.",
     )
@@ -61,7 +61,7 @@ def compare_command() -> Any:
 
 
 def _compare(context: typer.Context, job: str | None, **before: Any) -> None:
-    words = [job, *context.args] if job else list(compare_options.DEFAULT_JOB)
+    words = [job, *context.args] if job else compare_options.default_job(before)
     stdout = sys.stdout
     whole = before["traceback"] or "--traceback" in words
     with redirect_stdout(sys.stderr if before["json"] or "--json" in words else stdout):

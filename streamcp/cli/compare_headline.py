@@ -4,7 +4,7 @@ not carry."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
+from statistics import median_low
 
 from streamcp.cli import words
 from streamcp.compare.figures import Comparison, ModeFigures
@@ -16,7 +16,7 @@ from streamcp.config import Mode
 # Of the capacity of one channel: what is queued below that holds no barrier up.
 _NEARLY_EMPTY = 0.05
 # Two medians that are nearer to each other are the same, in two runs each.
-_ALIKE = 1.5
+_ALIKE = 2.0
 
 
 def headline(comparison: Comparison, capacity: int) -> list[str]:
@@ -59,7 +59,9 @@ def _times(modes: Sequence[ModeFigures]) -> list[str]:
 def _why_alike(modes: Sequence[ModeFigures], capacity: int) -> str:
     """Without backpressure the modes do not differ, and that is no merit of one."""
     aligned = next((mode for mode in modes if mode.mode == "aligned"), None)
-    if aligned is None or aligned.queued is None or aligned.queued.p50 >= _NEARLY_EMPTY * capacity:
+    if aligned is None or aligned.queued is None or _times(modes):
+        return ""
+    if aligned.queued.p50 >= _NEARLY_EMPTY * capacity:
         return ""
     return (
         f"The queues were nearly empty ({words.number(aligned.queued.p50)} records, median): there "
@@ -122,7 +124,7 @@ def _median(point: Point, mode: Mode) -> float | None:
         if run.mode == mode
         for one in completed(run)
     ]
-    return median(found) if found else None
+    return median_low(found) if found else None
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -7,7 +7,13 @@ from typing import Any
 
 from streamcp.cli.compare_headline import headline, sweep_headline
 from streamcp.cli.compare_report import conclusion, order_of, title
-from streamcp.cli.compare_rows import LATENCY_NOTE, groups_of
+from streamcp.cli.compare_rows import (
+    LATENCY_COLUMNS,
+    LATENCY_NOTE,
+    Cells,
+    groups_of,
+    latency_groups,
+)
 from streamcp.cli.compare_sweep import sweep_conclusion, sweep_rows, sweep_title
 from streamcp.compare.experiment import Experiment
 from streamcp.compare.figures import Comparison
@@ -26,6 +32,7 @@ _LIMITS = (
     "power would be survived.",
     "Samples are a quarter of a second apart: what is read off them is no more exact.",
 )
+_SWEPT_NOTE = f"Latency, due → written: p50 / p90 / p99 / p99.9 / max; {LATENCY_NOTE}."
 _CLOSED = (
     "Sources gave out as many records as the job took (closed loop). So there is no latency here: "
     "it would only be the length of the queues over the rate.",
@@ -57,18 +64,18 @@ def page_of(
         over_time(experiment, comparison),
         recovery(comparison),
     ]
-    rows: list[tuple[str, Sequence[str]]] = []
-    for number, group in enumerate(groups_of(comparison)):
-        rows += [("", ())] if number else []
-        rows += group
     modes = [mode.mode for mode in comparison.modes]
-    note = LATENCY_NOTE if experiment.load else ""
+    tables = [PlainTable("Figures", modes, _in_rows(groups_of(comparison)))]
+    latencies = latency_groups(comparison)
+    if latencies:
+        rows = _in_rows(latencies)
+        tables.append(PlainTable("Latency", LATENCY_COLUMNS, rows, f"{LATENCY_NOTE}."))
     return Page(
         title=title(settings),
         headline=headline(comparison, settings["channel_capacity"]),
         said=[(line, comparison.is_right) for line in conclusion(comparison, kept)],
         figures=[one for one in figures if one is not None],
-        tables=[PlainTable("Figures", modes, rows, note)],
+        tables=tables,
         method=[
             *_machine(results["machine"]),
             *_method(settings),
@@ -96,7 +103,7 @@ def sweep_page(
         headline=sweep_headline(sweep, points, modes),
         said=[(line, right) for line in said],
         figures=sweep_figures(sweep, points, modes),
-        tables=[PlainTable("Figures", columns, rows, LATENCY_NOTE if is_open else "")],
+        tables=[PlainTable("Figures", columns, rows, _SWEPT_NOTE if is_open else "")],
         method=[
             *_machine(results["machine"]),
             *_method(settings),
@@ -114,6 +121,15 @@ def sweep_page(
         ],
         data=results,
     )
+
+
+def _in_rows(groups: Sequence[Sequence[Cells]]) -> list[Cells]:
+    """The rows of all groups, with an empty one between two."""
+    rows: list[Cells] = []
+    for number, group in enumerate(groups):
+        rows += [("", ())] if number else []
+        rows += group
+    return rows
 
 
 def _machine(machine: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -87,6 +87,17 @@ class Options:
     json: bool
 
 
+def default_job(before: Mapping[str, Any]) -> list[str]:
+    """The words of the job that is compared where none is named. What was asked of its channels
+    replaces what it would have there: words behind a job count more than those before it."""
+    sweeps: Sequence[str] = before.get("sweep") or ()
+    swept = any(text.partition("=")[0].strip() == "capacity" for text in sweeps)
+    if before.get("channel_capacity") is None and not swept:
+        return list(DEFAULT_JOB)
+    place = DEFAULT_JOB.index("--channel-capacity")
+    return [*DEFAULT_JOB[:place], *DEFAULT_JOB[place + 2 :]]
+
+
 def parameters() -> list[inspect.Parameter]:
     """The options of the command."""
     made = [_option(name, kind | None, metavar, text) for name, kind, metavar, text in _OPTIONS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 from streamcp.cli import words
-from streamcp.cli.compare_rows import LATENCY_NOTE, groups_of
+from streamcp.cli.compare_rows import (
+    LATENCY_COLUMNS,
+    LATENCY_NOTE,
+    Cells,
+    groups_of,
+    latency_groups,
+)
 from streamcp.compare.experiment import Experiment
 from streamcp.compare.figures import Comparison, Verdict
 from streamcp.compare.runs import as_dict
@@ -23,7 +29,6 @@ from streamcp.compare.runs import as_dict
 _LINE = 160
 # What the table needs, where no terminal says how much there is.
 _TABLE_WIDTH = 110
-_LATENCY_WIDTH = 190
 RESULTS, PICTURE, REPORT = "results.json", "compare.png", "report.html"
 
 
@@ -33,12 +38,29 @@ def table(comparison: Comparison, title: str) -> Table:
     made.add_column("")
     for mode in comparison.modes:
         made.add_column(mode.mode, justify="right")
-    for number, group in enumerate(groups_of(comparison)):
-        if number:
-            made.add_section()
-        for name, cells in group:
-            made.add_row(name, *cells)
+    _add_groups(made, groups_of(comparison))
     return made
+
+
+def latency_table(comparison: Comparison) -> Table | None:
+    """The latencies; None if there was no open loop."""
+    groups = latency_groups(comparison)
+    if not groups:
+        return None
+    made = Table(title="latency", title_justify="left", title_style="bold")
+    made.add_column("")
+    for column in LATENCY_COLUMNS:
+        made.add_column(column, justify="right")
+    _add_groups(made, groups)
+    return made
+
+
+def _add_groups(table: Table, groups: Sequence[Sequence[Cells]]) -> None:
+    for number, group in enumerate(groups):
+        if number:
+            table.add_section()
+        for name, cells in group:
+            table.add_row(name, *cells)
 
 
 def conclusion(comparison: Comparison, kept: str) -> list[str]:
@@ -162,10 +184,11 @@ def print_results(
     comparison: Comparison, settings: Mapping[str, Any], written: str, runs: Path
 ) -> None:
     """Print the table, the verdict and what was `written` to stdout."""
-    latency = any(mode.latency is not None for mode in comparison.modes)
-    out = console(_LATENCY_WIDTH if latency else _TABLE_WIDTH)
+    out = console(_TABLE_WIDTH)
     out.print(table(comparison, title(settings)))
-    if latency:
+    latency = latency_table(comparison)
+    if latency is not None:
+        out.print(latency)
         out.print(LATENCY_NOTE, soft_wrap=True)
     out.print(order_of(settings), soft_wrap=True)
     style = "bold green" if comparison.is_right else "bold red"

@@ -61,29 +61,6 @@ _SIZE = lambda value: words.size(round(value))  # noqa: E731
 _NUMBER = words.number
 
 
-def _latency(name: str) -> Callable[[ModeFigures], str]:
-    def cell(mode: ModeFigures) -> str:
-        latency = mode.latency
-        if latency is None or (latency.unstamped and name not in ("waited", "late")):
-            return "not measured"
-        if not latency.kept_up and name != "late":
-            return "load not taken"
-        return percentiles(getattr(latency, name))
-
-    return cell
-
-
-def percentiles(counts: Histogram) -> str:
-    """The percentiles that tell something, and the maximum."""
-    told = [counts.percentile(share) for share in SHARES.values()]
-    texts = [_TOO_FEW if one is None else words.duration(one) for one in told]
-    return " / ".join([*texts, words.duration(counts.maximum)])
-
-
-def _kept_up(mode: ModeFigures) -> str:
-    return "yes" if mode.latency is not None and mode.latency.kept_up else "NO"
-
-
 _CHECKPOINTS: tuple[Row, ...] = (
     ("checkpoints completed", lambda mode: str(mode.completed)),
     ("checkpoints failed", _failed),
@@ -108,17 +85,15 @@ _RECOVERY: tuple[Row, ...] = (
     ("new process to first output", _recovery("back", words.duration)),
     ("output as undisturbed", _verdict),
 )
-_LATENCY: tuple[Row, ...] = (
-    ("the load was taken", _kept_up),
-    ("latency: due → written", _latency("due")),
-    ("  due → visible (committed)", _latency("visible")),
-    ("  clock started late: given out → written", _latency("given")),
-    ("waited before the sources: due → given out", _latency("waited")),
-    ("lateness of the sources' own ticks", _latency("late")),
+_LATENCY = (
+    ("due", "due → written to a sink"),
+    ("visible", "due → visible (committed)"),
+    ("given", "given out → written: clock started late"),
+    ("waited", "due → given out: waited before the sources"),
+    ("late", "lateness of the sources' own ticks"),
 )
-LATENCY_NOTE = (
-    f"latencies: {' / '.join(SHARES)} / max; {_TOO_FEW} where fewer than 100 records lie beyond"
-)
+LATENCY_COLUMNS = ("count", *SHARES, "max")
+LATENCY_NOTE = f"{_TOO_FEW} where fewer than 100 records lie beyond a percentile"
 
 Cells = tuple[str, Sequence[str]]
 
@@ -126,11 +101,42 @@ Cells = tuple[str, Sequence[str]]
 def groups_of(comparison: Comparison) -> list[list[Cells]]:
     """The rows in groups: name, and a cell per mode."""
     groups = [_CHECKPOINTS]
-    if any(mode.latency is not None for mode in comparison.modes):
-        groups.append(_LATENCY)
     if any(mode.verdict.answer != "not asked" for mode in comparison.modes):
         groups.append(_RECOVERY)
     return [
         [(name, [cell(mode) for mode in comparison.modes]) for name, cell in group]
         for group in groups
     ]
+
+
+def latency_groups(comparison: Comparison) -> list[list[Cells]]:
+    """The rows of a table of latencies, a group per mode, as `LATENCY_COLUMNS`; none if there was
+    no open loop. Where the load was not taken only the ticks of the sources tell something."""
+    return [
+        [
+            (f"{mode.mode}: {text}", _distribution(getattr(mode.latency, name), mode, name))
+            for name, text in _LATENCY
+        ]
+        for mode in comparison.modes
+        if mode.latency is not None
+    ]
+
+
+def _distribution(counts: Histogram, mode: ModeFigures, name: str) -> list[str]:
+    assert mode.latency is not None
+    if not counts.count:
+        return ["not measured", *[""] * (len(SHARES) + 1)]
+    if not mode.latency.kept_up and name != "late":
+        return ["load not taken", *[""] * (len(SHARES) + 1)]
+    return [f"{counts.count:,}", *_told(counts)]
+
+
+def _told(counts: Histogram) -> list[str]:
+    told = [counts.percentile(share) for share in SHARES.values()]
+    texts = [_TOO_FEW if one is None else words.duration(one) for one in told]
+    return [*texts, words.duration(counts.maximum)]
+
+
+def percentiles(counts: Histogram) -> str:
+    """The percentiles that tell something, and the maximum, in one cell."""
+    return " / ".join(_told(counts))

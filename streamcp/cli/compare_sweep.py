@@ -139,7 +139,8 @@ def print_sweep(
     out = console(_WIDTH)
     out.print(made)
     if sweep.setting.name == "load":
-        out.print(LATENCY_NOTE, soft_wrap=True)
+        note = f"latency, due → written: p50 / p90 / p99 / p99.9 / max; {LATENCY_NOTE}"
+        out.print(note, soft_wrap=True)
     said, right = sweep_conclusion(points, str(runs))
     for line in said:
         out.print(line, style="bold green" if right else "bold red", soft_wrap=True)

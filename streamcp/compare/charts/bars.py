@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamcp.compare.charts.axis import Axis
-from streamcp.compare.charts.canvas import Axes, FuncFormatter, MaxNLocator, Sheet, Swatch, plain
+from streamcp.compare.charts.canvas import (
+    Axes,
+    FuncFormatter,
+    MaxNLocator,
+    Sheet,
+    Swatch,
+    legend_height,
+    plain,
+)
 from streamcp.compare.charts.chart import Chart, chart
 from streamcp.compare.charts.colours import LIGHT
 
@@ -35,8 +43,7 @@ def stacked_bars(
             Swatch(text, "faint", opacity=opacity)
             for text, opacity in zip(names, _OPACITIES, strict=False)
         ]
-        lines = len(names) if width < 500 else 2
-        sheet = Sheet(width, lines * 20 + 20 + len(bars) * _ROW + 50)
+        sheet = Sheet(width, legend_height(legend, width) + 14 + len(bars) * _ROW + 46)
         top = sheet.legend(0, 0, legend) + 14
         left = 84.0
         axes = sheet.axes(left, top, width - left - 70, len(bars) * _ROW)

@@ -47,6 +47,7 @@ __all__ = [
     "NullFormatter",
     "Sheet",
     "Swatch",
+    "legend_height",
     "plain",
     "scale_x",
     "scale_y",
@@ -175,6 +176,12 @@ def legend_places(texts: Sequence[str], width: float) -> list[tuple[float, int]]
         places.append((x, line))
         x += needed + 16
     return places
+
+
+def legend_height(entries: Sequence[Swatch], width: float) -> float:
+    """How high a legend will be that begins at the left edge."""
+    places = legend_places([entry.text for entry in entries], width)
+    return (places[-1][1] + 1) * _LINE if places else 0.0
 
 
 def plain(axes: Axes, grid: str = "y") -> None:

@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamcp.compare.charts.axis import Axis
-from streamcp.compare.charts.canvas import Axes, FuncFormatter, MaxNLocator, Sheet, Swatch, plain
+from streamcp.compare.charts.canvas import (
+    Axes,
+    FuncFormatter,
+    MaxNLocator,
+    Sheet,
+    Swatch,
+    legend_height,
+    plain,
+)
 from streamcp.compare.charts.chart import Chart, chart
 from streamcp.compare.charts.colours import LIGHT
 
@@ -53,9 +61,8 @@ def gantt(name: str, title: str, description: str, groups: Sequence[Group], axis
             for text, opacity in PHASES
         ]
         legend.append(Swatch("complete: durable as a whole", "ink", marker="|"))
-        legend_lines = 5 if narrow else 3
-        height = legend_lines * 20 + 16 + rows * _ROW + len(groups) * (_HEAD + _GAP) + 40
-        sheet = Sheet(width, height)
+        height = legend_height(legend, width) + 14 + rows * _ROW + len(groups) * (_HEAD + _GAP)
+        sheet = Sheet(width, height + 28)
         top = sheet.legend(0, 0, legend) + 14
         left = 116.0 if narrow else 170.0
         last = max(max(group.complete, *(row.ends[3] for row in group.rows)) for group in groups)

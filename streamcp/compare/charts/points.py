@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median_low
 
 from streamcp.compare.charts.axis import Axis
 from streamcp.compare.charts.canvas import Axes, Sheet, Swatch, plain, scale_x, scale_y, to_rgba
@@ -27,7 +27,7 @@ class Points:
     def medians(self) -> list[tuple[float, float]]:
         """The median at each setting, in order."""
         settings = sorted({x for x, _ in self.points})
-        return [(one, median(y for x, y in self.points if x == one)) for one in settings]
+        return [(one, median_low(y for x, y in self.points if x == one)) for one in settings]
 
 
 @dataclass(frozen=True, slots=True)

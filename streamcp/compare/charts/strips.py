@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import median_low
 
 from streamcp.compare.charts.axis import Axis
 from streamcp.compare.charts.canvas import Axes, Sheet, plain, scale_y, to_rgba
@@ -80,7 +80,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
             zorder=3,
         )
         if column.values:
-            _mark(axes, place, median(column.values), panel.axis)
+            _mark(axes, place, median_low(column.values), panel.axis)
         if column.note:
             axes.annotate(
                 column.note,

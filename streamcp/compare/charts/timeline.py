@@ -13,6 +13,7 @@ from streamcp.compare.charts.canvas import (
     MaxNLocator,
     Sheet,
     Swatch,
+    legend_height,
     plain,
     scale_y,
 )
@@ -60,8 +61,7 @@ def timeline(
         ]
         if any(panel.spans for panel in panels):
             legend.append(Swatch(marked, "ink", opacity=0.16))
-        rows = 3 if width < 500 else 2
-        sheet = Sheet(width, rows * 20 + 40 + len(panels) * (each + 44) + 24)
+        sheet = Sheet(width, legend_height(legend, width) + 36 + len(panels) * (each + 38) + 26)
         top = sheet.legend(0, 0, legend) + 10
         sheet.text(0, top + 14, y.label, "faint")
         top += 26

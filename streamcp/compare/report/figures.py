@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from statistics import median
+from statistics import median_low
 
 from streamcp.checkpoint.snapshot import SubtaskStatistics
 from streamcp.checkpoint.statistics import CheckpointStatistics
@@ -135,8 +135,12 @@ def _typical(experiment: Experiment, mode: Mode) -> tuple[Breakdown, MeasuredRun
     runs = [run for run in experiment.measured if run.mode == mode]
     if not middle:
         return None
-    found = [(one, run) for run in runs for one in [typical(run.breakdowns, median(middle))] if one]
-    return min(found, key=lambda pair: abs(pair[0].barrier_delay - median(middle)), default=None)
+    found = [
+        (one, run) for run in runs for one in [typical(run.breakdowns, median_low(middle))] if one
+    ]
+    return min(
+        found, key=lambda pair: abs(pair[0].barrier_delay - median_low(middle)), default=None
+    )
 
 
 def _group(experiment: Experiment, mode: ModeFigures) -> Iterator[Group]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from statistics import median
+from statistics import median_low
 
 from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.compare.charts.axis import Axis, duration, number, size
@@ -127,7 +127,7 @@ def queue_law(points: Sequence[Point]) -> list[tuple[float, float]]:
         for run in runs:
             ended, samples = run.life.ended, run.life.samples
             if point.value and ended and samples and run.life.records:
-                queued = median(one.queued for one in samples)
+                queued = median_low(one.queued for one in samples)
                 if queued:
                     rate = run.life.records / ended.seconds
                     law.append((point.value.number, queued / rate))
@@ -136,7 +136,7 @@ def queue_law(points: Sequence[Point]) -> list[tuple[float, float]]:
 
 def _timeout_predictions(points: Sequence[Point], value: Value) -> list[Prediction]:
     others = {
-        run.mode: median(map(value, completed(run)))
+        run.mode: median_low(map(value, completed(run)))
         for point in points
         if point.value is None
         for run in point.experiment.measured
