@@ -101,7 +101,8 @@ def sweep_headline(sweep: Sweep, points: Sequence[Point], modes: Sequence[Mode])
     assert first.value is not None
     assert last.value is not None
     told = [text for mode in modes if (text := _change(first, last, mode))]
-    span = f"From {first.value.text} to {last.value.text} ({sweep.setting.label})"
+    span = f"From {first.value.text} to {last.value.text}"
+    span += f" {sweep.setting.label}" if sweep.setting.counts else f" ({sweep.setting.label})"
     if not told:
         return [f"{span}, no mode completed checkpoints at both ends."]
     return [f"{span}, the median barrier delay {_listed(told)}."]
@@ -111,10 +112,10 @@ def _change(first: Point, last: Point, mode: Mode) -> str:
     before, after = _median(first, mode), _median(last, mode)
     if before is None or after is None:
         return ""
-    return (
-        f"went from {words.duration(before)} to {words.duration(after)} in {mode} mode "
-        f"(×{_digits(after / before)})"
-    )
+    if max(before, after) < _ALIKE * min(before, after):
+        return f"stayed at about {words.duration((before + after) / 2)} in {mode} mode"
+    went = f"went from {words.duration(before)} to {words.duration(after)} in {mode} mode"
+    return f"{went} (×{_digits(after / before)})" if after > before else went
 
 
 def _median(point: Point, mode: Mode) -> float | None:

@@ -145,18 +145,28 @@ def _method(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("Command", f"streamcp compare {settings['command']}".rstrip()),
         ("Checkpoints", _checkpoints(settings)),
-        ("Channels", f"{settings['channel_capacity']:,} records each"),
+        ("Channels", _channels(settings)),
         ("Load", _load(settings)),
         ("Sinks", _sinks(settings)),
     ]
 
 
+def _swept(settings: Mapping[str, Any], name: str) -> str:
+    """The sweep, if it is of that setting."""
+    text = str(settings["sweep"] or "")
+    return f"swept: {text}" if text.startswith(f"{name}=") else ""
+
+
+def _channels(settings: Mapping[str, Any]) -> str:
+    return _swept(settings, "capacity") or f"{settings['channel_capacity']:,} records each"
+
+
 def _checkpoints(settings: Mapping[str, Any]) -> str:
     predict = "with" if settings["predict"] else "without"
+    timeout = _swept(settings, "timeout") or settings["alignment_timeout"]
     return (
-        f"every {settings['every']}; adaptive mode: alignment timeout "
-        f"{settings['alignment_timeout']}, {predict} prediction. Nothing else differs "
-        "between the modes"
+        f"every {settings['every']}; adaptive mode: alignment timeout {timeout}, {predict} "
+        "prediction. Nothing else differs between the modes"
     )
 
 
@@ -168,15 +178,22 @@ def _load(settings: Mapping[str, Any]) -> str:
         )
     return (
         "open loop: a run without checkpoints worked off "
-        f"{settings['sustainable']:,.0f} records/s; of that every source gives out its part at an "
-        "even rate, each record due at a time of its own, given out in ticks of a millisecond. "
-        "What the job has no room for waits outside, and its clock runs. Each record carries the "
-        "time at which it was due through all steps, as its timestamp; that costs a few bytes per "
-        "record in a checkpoint"
+        f"{settings['sustainable']:,.0f} records/s. {_part(settings)} of that is given out, by "
+        "every source at an even rate, each record due at a time of its own, in ticks of a "
+        "millisecond. What the job has no room for waits outside, and its clock runs. Each record "
+        "carries the time at which it was due through all steps, as its timestamp; that costs a "
+        "few bytes per record in a checkpoint"
     )
+
+
+def _part(settings: Mapping[str, Any]) -> str:
+    load = settings["load"]
+    return f"A part ({_swept(settings, 'load')})" if load is None else f"{100 * load:g} %"
 
 
 def _sinks(settings: Mapping[str, Any]) -> str:
     delay = settings["sink_delay_seconds"]
     slow = f", {1000 * delay:g} ms per record" if delay else ""
+    swept = _swept(settings, "service")
+    slow = f", time per record {swept}" if swept else slow
     return f"stand-ins that write JSON lines to disk, exactly once{slow}"

@@ -23,12 +23,14 @@ from streamcp.compare.sweep import Point, Sweep
 
 _WIDTH = 150
 _COLUMNS = (
-    "checkpoints",
+    "done",
     "failed",
-    "barrier delay, p50 / max",
-    "durable delay, p50 / max",
-    "in-flight bytes, p50",
-    "queued, p50",
+    "barrier delay p50",
+    "max",
+    "durable delay p50",
+    "max",
+    "in-flight p50",
+    "queued p50",
     "records/s",
 )
 
@@ -65,8 +67,8 @@ def _cells(mode: ModeFigures, *, latency: bool) -> list[str]:
     cells = [
         str(mode.completed),
         str(mode.failed),
-        _both(mode.barrier_delay),
-        _both(mode.durable_delay),
+        *_both(mode.barrier_delay),
+        *_both(mode.durable_delay),
         "" if mode.in_flight_bytes is None else words.size(round(mode.in_flight_bytes.p50)),
         "" if mode.queued is None else words.number(mode.queued.p50),
         "" if mode.records_per_second is None else f"{mode.records_per_second:,.0f}",
@@ -74,10 +76,10 @@ def _cells(mode: ModeFigures, *, latency: bool) -> list[str]:
     return [*cells, _latency(mode)] if latency else cells
 
 
-def _both(figure: Figure | None) -> str:
+def _both(figure: Figure | None) -> tuple[str, str]:
     if figure is None:
-        return "never completed"
-    return f"{words.duration(figure.p50)} / {words.duration(figure.maximum)}"
+        return "never", ""
+    return words.duration(figure.p50), words.duration(figure.maximum)
 
 
 def _latency(mode: ModeFigures) -> str:

@@ -199,7 +199,8 @@ class _Conductor:
 
     async def _kill(self, mode: Mode) -> None:
         order = await self._begin(mode, "killed and restored")
-        usual = self._experiment.undisturbed_seconds(mode)
+        # A killed run has no pace: it reads as fast as it can, whatever the others did.
+        usual = self._experiment.undisturbed_seconds(mode) * min(self._plan.load or 1.0, 1.0)
         part = random.uniform(_KILL_FROM, _KILL_TO)
         later = random.uniform(0, _KILL_JITTER) * usual
         plan = KillPlan(part * usual, _KILL_LATEST * usual, later)

@@ -28,7 +28,8 @@ from streamcp.errors import SettingsError
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What can be swept: `label` says it with its unit, `read` a value from text (None if it is
-    none), `field` is that of the plan which it sets. `remedy` says how values are written."""
+    none), `field` is that of the plan which it sets. `remedy` says how values are written. What is
+    counted is said behind its number, anything else in brackets."""
 
     name: str
     label: str
@@ -36,6 +37,7 @@ class Setting:
     read: Callable[[str], float | None]
     remedy: str
     takes_text: bool = False
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,12 @@ SETTINGS: Mapping[str, Setting] = {
     one.name: one
     for one in (
         Setting(
-            "capacity", "records per channel", "channel_capacity", _count, "capacity=10,100,1000"
+            "capacity",
+            "records per channel",
+            "channel_capacity",
+            _count,
+            "capacity=10,100,1000",
+            counts=True,
         ),
         Setting("load", "load, as part of what is sustained", "load", _share, "load=0.5,0.8,1.0"),
         Setting(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from streamcp.cli.compare_options import DEFAULT_JOB, as_typed, default_job
 
 Cli = Callable[..., Any]
 Write = Callable[..., Path]
@@ -67,10 +70,76 @@ def test_small_job_is_compared_without_touching_its_targets(
     assert (folder / "results/compare.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(path.name for path in (folder / "results").iterdir()) == [
         "compare.png",
+        "report.html",
         "results.json",
     ]
+    assert document == data_in(folder / "results/report.html")
     assert not (folder / "target").exists()
     assert not (folder / "real").exists()
+
+
+def data_in(report: Path) -> Any:
+    page = report.read_text(encoding="utf-8")
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
+    return json.loads(data)
+
+
+def test_latency_is_measured_under_a_part_of_what_the_job_sustains(
+    cli: Cli, job: None, folder: Path
+) -> None:
+    ran = compare(
+        cli, "--load", "0.5", "--html", "r.html", "my_job.py", "--upto", "400", "--seconds", "9"
+    )
+
+    assert ran.code == 0, ran.err
+    document = data_in(folder / "r.html")
+    assert document == json.loads((folder / "compare-results/results.json").read_bytes())
+    assert document["settings"]["records_per_run"] == 200
+    assert document["reference"]["checkpoints"][-1]["kind"] == "final"
+    assert len(document["reference"]["checkpoints"]) == 1
+    (rate,) = document["rates"].values()
+    assert rate == pytest.approx(0.5 * document["settings"]["sustainable"])
+    first, second = document["runs"]
+    for run in (first, second):
+        # The last record is due when all before it were given out at their rate.
+        assert run["seconds"] > 199 / rate
+        assert sum(run["latencies"]["due"].values()) == 200
+        assert sum(run["latencies"]["waited"].values()) == 200
+    assert "latency" in ran.out
+    assert document["modes"]["unaligned"]["latency"]["due"]["count"] == 400
+
+
+def test_sweep_compares_at_every_value(cli: Cli, job: None, folder: Path) -> None:
+    ran = cli(
+        *("compare", "--modes", "aligned,unaligned", "--sweep", "capacity=8,32"),
+        *("my_job.py", "--upto", "60", "--html", "sweep.html"),
+    )
+
+    assert ran.code == 0, ran.err
+    document = data_in(folder / "sweep.html")
+    assert document == json.loads((folder / "compare-results/results.json").read_bytes())
+    assert [point["number"] for point in document["points"]] == [8, 32]
+    for point in document["points"]:
+        assert {run["mode"] for run in point["runs"]} == {"aligned", "unaligned"}
+        assert {sum(run["read"].values()) for run in point["runs"]} == {60}
+        assert max(s["queued"] for run in point["runs"] for s in run["samples"]) <= (
+            2 * point["number"]
+        )
+    assert "every mode wrote the same output" in ran.out
+    assert not (folder / "compare-results/compare.png").exists()
+
+
+def test_output_that_differs_at_a_value_is_said_loudly(cli: Cli, job: None, folder: Path) -> None:
+    ran = cli(
+        *("compare", "--modes", "aligned,unaligned", "--sweep", "service=1ms,2ms"),
+        *("my_job.py", "--upto", "20", "--wrong"),
+    )
+
+    assert ran.code == 1
+    assert "1ms: the undisturbed runs differ from each other" in ran.out
+    assert "2ms: the undisturbed runs differ from each other" in ran.out
+    assert 'class="wrong"' in (folder / "compare-results/report.html").read_text()
+    assert len(list((folder / "compare-results").glob("runs-*"))) == 1
 
 
 def test_output_that_differs_is_said_loudly_and_its_files_are_kept(
@@ -100,6 +169,26 @@ def test_output_that_differs_is_said_loudly_and_its_files_are_kept(
         (["--channel-capacity", "0", "my_job.py", "--upto", "1"], "channel_capacity=0"),
         (["--modes", "quick", "my_job.py", "--upto", "1"], "aligned,unaligned,adaptive"),
         (["--modes", "aligned,aligned", "my_job.py", "--upto", "1"], "each once"),
+        (["--load", "0", "my_job.py", "--upto", "1"], "--load 0: write the part"),
+        (["--load", "3", "my_job.py", "--upto", "1"], "at most 2"),
+        (["--sweep", "speed=1,2", "my_job.py", "--upto", "1"], "'speed' cannot be swept"),
+        (["--sweep", "load=1,3", "my_job.py", "--upto", "1"], "a load is at most 2"),
+        (
+            ["--sweep", "load=0.5,1", "my_job.py", "--upto", "1", "--sweep", "capacity=1,2"],
+            "one sweep at a time",
+        ),
+        (
+            ["--sweep", "capacity=1,2", "my_job.py", "--upto", "1", "--load", "0.5"],
+            "leave one of them out",
+        ),
+        (
+            ["--sweep", "capacity=1,2", "my_job.py", "--upto", "1", "--channel-capacity", "5"],
+            "leave --channel-capacity out",
+        ),
+        (
+            ["--modes", "aligned", "--sweep", "timeout=1ms,2ms", "my_job.py", "--upto", "1"],
+            "only adaptive mode has an alignment timeout",
+        ),
     ],
 )
 def test_wrong_use_is_told_before_anything_is_run(
@@ -115,7 +204,8 @@ def test_wrong_use_is_told_before_anything_is_run(
 def test_missing_extra_is_told_before_anything_is_run(
     cli: Cli, job: None, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "streamcp.compare.picture", raising=False)
+    for name in [name for name in sys.modules if name.startswith("streamcp.compare.")]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for name in [name for name in sys.modules if name.startswith("matplotlib.")]:
         monkeypatch.delitem(sys.modules, name)
@@ -125,6 +215,22 @@ def test_missing_extra_is_told_before_anything_is_run(
     assert ran.code != 0
     assert 'pip install "streamcp[compare]"' in ran.err
     assert not (folder / "compare-results").exists()
+
+
+def test_channels_asked_for_replace_those_of_the_shipped_job() -> None:
+    """Words behind a job count more than those before it; here nobody wrote any."""
+    assert default_job({}) == list(DEFAULT_JOB)
+    for before in ({"channel_capacity": 50}, {"sweep": ["capacity=1,2"]}):
+        words = default_job(before)
+        assert "--channel-capacity" not in words
+        assert words == list(DEFAULT_JOB)[: len(words)]
+    assert default_job({"sweep": ["load=0.5,1"]}) == list(DEFAULT_JOB)
+
+
+def test_command_is_told_as_it_was_typed() -> None:
+    before = {"seconds": 2.0, "json": True, "sweep": ["load=1,2"], "load": None, "out": []}
+
+    assert as_typed(before, ["a job.py"]) == "--seconds 2.0 --json --sweep load=1,2 'a job.py'"
 
 
 def test_help_behind_job_shows_the_options_of_both(cli: Cli, job: None) -> None:

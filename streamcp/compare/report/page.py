@@ -151,8 +151,9 @@ svg text { font-variant-numeric: tabular-nums }
 svg.narrow { display: none; max-width: 480px }
 .scroll { overflow-x: auto }
 table { border-collapse: collapse; font-size: .95rem; font-variant-numeric: tabular-nums }
-th, td { padding: .28rem 0 .28rem 2rem; text-align: right; white-space: nowrap }
-th:first-child, td:first-child { padding-left: 0; text-align: left; min-width: 17rem }
+th, td { padding: .28rem 0 .28rem 1.8rem; text-align: right; white-space: nowrap }
+thead th { white-space: normal; vertical-align: bottom }
+th:first-child, td:first-child { padding-left: 0; text-align: left }
 tbody th { font-weight: 400 }
 tbody th.part { padding-left: 1.2rem }
 thead th { font-weight: 600; border-bottom: 1px solid var(--faint) }
@@ -176,7 +177,7 @@ button:focus-visible { outline: 2px solid var(--aligned); outline-offset: 2px }
   svg.narrow { display: block }
   table { font-size: .85rem }
   th, td { padding-left: 1rem }
-  th:first-child, td:first-child { min-width: 9.5rem; white-space: normal }
+  th:first-child { white-space: normal }
   dl { grid-template-columns: 1fr; gap: 0 }
   dd { margin: 0 0 .6rem }
 }

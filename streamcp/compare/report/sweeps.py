@@ -95,7 +95,8 @@ def _delay(
         caption += (
             " Dashed: an aligned barrier waits for what is queued before it, so the prediction is "
             "the records in channels (median of the samples of the aligned run) over the records/s "
-            "that this run worked off. It uses no delay that was measured."
+            "that this run worked off. It uses no delay that was measured, and leaves out what a "
+            "barrier waits for besides: the calls that are awaited, and the batch in hand."
         )
     return Shown(chart, caption)
 
@@ -143,7 +144,7 @@ def _timeout_predictions(points: Sequence[Point], value: Value) -> list[Predicti
         if completed(run)
     }
     made = [Prediction(mode, mode, [(0.0, level)]) for mode, level in others.items()]
-    if len(others) == 2:
+    if {"aligned", "unaligned"} <= others.keys():
         aligned, unaligned = others["aligned"], others["unaligned"]
         numbers = sorted(point.value.number for point in points if point.value is not None)
         law = [(one, min(aligned, one + unaligned)) for one in numbers]
