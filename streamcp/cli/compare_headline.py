@@ -75,7 +75,8 @@ def latency(modes: Sequence[ModeFigures]) -> str:
     if behind:
         return (
             f"The load was not taken in {_listed(behind)} mode: what waits grew as long as the run "
-            "lasted, so no latency is told."
+            "lasted, so no latency is told. Was the machine busy with something else? Run it "
+            "again, or give out less, or run it for longer, with --seconds."
         )
     measured = [(mode.mode, mode.latency) for mode in modes if mode.latency]
     unstamped = next((one.unstamped for _, one in measured if one.unstamped), None)

@@ -10,7 +10,7 @@ import pytest
 
 from streamcp.checkpoint.statistics import CheckpointStatistics, Figure
 from streamcp.compare.experiment import Experiment
-from streamcp.compare.figures import Comparison, compare
+from streamcp.compare.figures import Comparison, Recovery, caught_up, compare, keeps_up
 from streamcp.compare.messages import Checkpoint, Ended, FirstOutput, Running, Sample
 from streamcp.compare.runs import KilledRun, Life, MeasuredRun
 
@@ -173,3 +173,55 @@ def test_job_without_output_proves_nothing() -> None:
 
     assert comparison.modes[0].verdict.answer == "unknown"
     assert not comparison.is_right
+
+
+def backlog(*values: int) -> list[Sample]:
+    """Four samples a second, at a hundred records a second."""
+    return [
+        Sample(n / 4, 25 * n, 0, value // 2, value - value // 2) for n, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("samples", "kept_up"),
+    [
+        (backlog(*[20] * 40), True),
+        (backlog(*range(0, 200, 5)), False),
+        # A checkpoint held everything up, and that was worked off.
+        (backlog(*[5] * 25, *range(10, 110, 10), 60, 20, 5, 5, 5), True),
+        # Too short to tell.
+        (backlog(0, 50, 100), True),
+        ([], True),
+    ],
+)
+def test_load_is_taken_if_the_least_that_waits_does_not_grow(
+    samples: list[Sample], kept_up: bool
+) -> None:
+    assert keeps_up(samples, 100.0) is kept_up
+
+
+def test_killed_job_has_caught_up_when_it_has_given_out_what_it_had_before() -> None:
+    before = Life(samples=[Sample(1.0, 70, 0, 0)])
+    after = Life(samples=[Sample(0.0, 40, 0, 0), Sample(1.0, 60, 0, 0), Sample(2.0, 80, 0, 0)])
+
+    assert caught_up(before, after) == 1.5
+    assert caught_up(before, Life(samples=[Sample(0.25, 70, 0, 0)])) == 0.25
+    assert caught_up(before, Life(samples=after.samples[:2])) is None
+    assert caught_up(before, Life(ended=Ended(3.0, {"rows": 70}))) == 3.0
+
+
+def test_steps_of_a_recovery_follow_one_another() -> None:
+    recovery = Recovery(started=1.5, restore=0.5, first_output=0.25, caught_up=2.25)
+
+    assert recovery.steps == (1.0, 0.5, 0.25, 2.0)
+    assert Recovery().steps == (None, None, None, None)
+
+
+def test_comparison_without_kills_is_right_if_its_outputs_are_equal() -> None:
+    experiment = Experiment([MeasuredRun("unaligned", ended(), RIGHT)] * 2)
+
+    assert compared(experiment).is_right
+    assert compared(experiment).modes[0].verdict.answer == "not asked"
+
+    experiment.measured[1] = MeasuredRun("unaligned", ended(), Counter({b"1-out: c": 1}))
+    assert not compared(experiment).is_right
