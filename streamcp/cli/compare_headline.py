@@ -20,14 +20,12 @@ _ALIKE = 2.0
 
 
 def headline(comparison: Comparison, capacity: int) -> list[str]:
-    """One comparison: the delays of barriers, the reason if they are alike, and the latency."""
-    said = [_barriers(comparison.modes)]
-    reason = _why_alike(comparison.modes, capacity)
-    if reason:
-        said.append(reason)
+    """One comparison: the latency if it was asked for, the delays of barriers, and the reason if
+    they are alike."""
+    said = [_barriers(comparison.modes), _why_alike(comparison.modes, capacity)]
     if any(mode.latency is not None for mode in comparison.modes):
-        said.append(latency(comparison.modes))
-    return said
+        said.insert(0, latency(comparison.modes))
+    return [one for one in said if one]
 
 
 def _barriers(modes: Sequence[ModeFigures]) -> str:

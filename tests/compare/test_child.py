@@ -125,6 +125,17 @@ def test_checkpoints_of_the_job_are_kept_except_place_mode_and_interval(tmp_path
     )
 
 
+def test_timeout_is_replaced_and_the_interval_left_out_where_the_order_says_so(
+    tmp_path: Path,
+) -> None:
+    own = sc.Checkpoints(to="/real", every="7s", alignment_timeout="3s", max_age="1m")
+    order = order_in(tmp_path, alignment_timeout="10ms", periodic=False)
+
+    used = checkpoint_settings(job_of(endless(), own), order)
+
+    assert (used.alignment_timeout, used.every, used.max_age) == ("10ms", None, None)
+
+
 def test_interval_is_the_job_s_own_or_a_second(tmp_path: Path) -> None:
     own = sc.Checkpoints(to="/real", every="7s")
 

@@ -41,7 +41,8 @@ def percentile_curves(
         plain(axes)
         axes.grid(axis="x", color=LIGHT["rule"], linewidth=1)
         highest = max((share for one in curves for share, _ in one.points), default=0.9)
-        shares = [0.5, *(1 - 10.0**-n for n in range(1, 7) if 1 - 10.0**-n <= highest)]
+        nines = (1 - 10.0**-n for n in range(2, 7))
+        shares = [0.5, *(one for one in (0.75, 0.9, 0.95, *nines) if one <= highest)]
         scale_x(axes, Axis(label, _share, log=True), [1 / (1 - share) for share in shares])
         axes.set_xlim(1, 1 / (1 - highest) * 1.05)
         scale_y(axes, y, [value for one in curves for _, value in one.points])

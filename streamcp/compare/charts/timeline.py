@@ -57,7 +57,7 @@ def timeline(
         each = 118.0 if width < 500 else 108.0
         legend = [
             Swatch(line.name, "ink", dashes=line.dashes, opacity=line.opacity)
-            for line in panels[0].lines
+            for line in _shown(panels)
         ]
         if any(panel.spans for panel in panels):
             legend.append(Swatch(marked, "ink", opacity=0.16))
@@ -79,6 +79,12 @@ def timeline(
         return sheet
 
     return chart(name, title, description, draw)
+
+
+def _shown(panels: Sequence[Panel]) -> list[Line]:
+    """The lines that there is something of in any panel: they get a place in the legend."""
+    names = {line.name for panel in panels for line in panel.lines if line.points}
+    return [line for line in panels[0].lines if line.name in names]
 
 
 def _draw(axes: Axes, panel: Panel, last: float, *, is_last: bool) -> None:

@@ -153,7 +153,7 @@ def _group(experiment: Experiment, mode: ModeFigures) -> Iterator[Group]:
     if told.escalated_after is not None:
         title += f", unaligned after {duration(told.escalated_after)}"
     elif mode.mode == "adaptive":
-        title += f", {told.mode} from the start"
+        title += f", {told.mode} from its trigger on"
     rows = [Row(name, _ends(one)) for name, one in _chosen(breakdown)[1]]
     yield Group(title, mode.mode, rows, told.durable_delay or told.end_to_end)
 

@@ -7,6 +7,7 @@ read but the buttons. The page knows nothing of what it shows.
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,8 +62,12 @@ class Page:
         )
 
 
+_UNIT = re.compile(r"(?<=\d) (?=(?:µs|ms|s|min|h|B|kB|MB|GB|TB|%)\b|%)")
+
+
 def _text(text: str) -> str:
-    return html.escape(text, quote=False)
+    """A number and its unit stay on one line."""
+    return _UNIT.sub("\N{NO-BREAK SPACE}", html.escape(text, quote=False))
 
 
 def _said(line: str, *, right: bool) -> str:
@@ -125,10 +130,10 @@ def _data(data: Mapping[str, Any]) -> str:
     return orjson.dumps(data).replace(b"<", b"\\u003c").decode()
 
 
-_DATA = """<section><h2>Data</h2>
+_DATA = """<section class="data"><h2>Data</h2>
 <p>Every checkpoint, every sample and every count of every run is in this file, as JSON in the
 element with the id <code>data</code>; it is that of <code>results.json</code>.</p>
-<p class="buttons"><button type="button" id="download">Download results.json</button>
+<p><button type="button" id="download">Download results.json</button>
 <button type="button" id="copy">Copy the JSON</button> <span id="done" role="status"></span></p>
 </section>"""
 
@@ -176,8 +181,8 @@ button:focus-visible { outline: 2px solid var(--aligned); outline-offset: 2px }
   svg.wide { display: none }
   svg.narrow { display: block }
   table { font-size: .85rem }
-  th, td { padding-left: 1rem }
-  th:first-child { white-space: normal }
+  th, td { padding-left: .7rem; white-space: normal; vertical-align: top }
+  th:first-child { min-width: 7.5rem }
   dl { grid-template-columns: 1fr; gap: 0 }
   dd { margin: 0 0 .6rem }
 }
@@ -186,9 +191,15 @@ button:focus-visible { outline: 2px solid var(--aligned); outline-offset: 2px }
   main { max-width: none; padding: 0 }
   svg.wide { display: block }
   svg.narrow { display: none }
+  figure, section { margin-top: 1.8rem }
   figure, table, dl { break-inside: avoid }
   h2 { break-after: avoid }
-  .buttons { display: none }
+  .scroll { overflow: visible }
+  table { font-size: 8.5pt }
+  th, td { padding-left: 1rem }
+  th:first-child, td:first-child { padding-left: 0 }
+  tbody th.part { padding-left: 1rem }
+  .data { display: none }
 }
 """
 

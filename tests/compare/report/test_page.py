@@ -80,7 +80,7 @@ def page_of(experiment: Experiment, data: dict[str, Any]) -> str:
     ]
     return Page(
         title="a & b",
-        headline=["Half < whole."],
+        headline=["Half < whole.", "It took 1.5 ms."],
         said=[("all is well", True), ("LOST", False)],
         figures=[one for one in figures if one is not None],
         tables=[PlainTable("Figures", ["x"], [("a", ["1"]), ("", ()), ("  b", ["2"])], "note")],
@@ -153,6 +153,7 @@ def test_texts_are_escaped_and_said_where_they_belong() -> None:
 
     assert read.texts["h1"] == ["a & b"]
     assert "Half < whole." in read.texts["p"]
+    assert "It took 1.5\N{NO-BREAK SPACE}ms." in read.texts["p"]
     assert '<p class="wrong">LOST</p>' in page
     assert '<p class="right">all is well</p>' in page
     assert '<th scope="row" class="part">b</th><td>2</td>' in page
