@@ -108,7 +108,10 @@ class Experiment:
         read = self.first.ended.read
         if self.load is None:
             return read
-        return {reader: max(round(count * self.load), 1) for reader, count in read.items()}
+        return {
+            reader: max(round(count * self.load), 1) if count else 0
+            for reader, count in read.items()
+        }
 
     @property
     def sustainable(self) -> Mapping[str, float]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -47,8 +48,9 @@ class Pace:
         return now - self._began
 
     def due(self, reader: str, number: int) -> float:
-        """When record `number` of a reader is due, in seconds since the beginning."""
-        return number / self._rates[reader]
+        """When record `number` of a reader is due, in seconds since the beginning; at once for a
+        reader without a rate, which had nothing to give out when rates were found."""
+        return number / self._rates.get(reader, math.inf)
 
     def stamp(self, due: float) -> int:
         """The time of the machine at which that is, in whole milliseconds."""

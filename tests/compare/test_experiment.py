@@ -116,6 +116,16 @@ async def test_first_run_that_never_ends_is_cut_off(
         await run_experiment(plan_of("sys.stdin.buffer.read()", tmp_path), Watched())
 
 
+def test_load_is_a_part_of_what_every_reader_sustained() -> None:
+    reference = Life(ended=Ended(10.0, {"a": 1000, "b": 1, "c": 0}))
+
+    experiment = Experiment(load=0.4, reference=reference)
+
+    assert experiment.sustainable == {"a": 100.0, "b": 0.1}
+    assert experiment.rates == pytest.approx({"a": 40.0, "b": 0.04})
+    assert experiment.limits == {"a": 400, "b": 1, "c": 0}
+
+
 def test_undisturbed_time_of_a_mode_that_never_ended_is_that_of_another() -> None:
     experiment = Experiment(
         [

@@ -72,6 +72,20 @@ async def test_every_record_that_reaches_a_sink_is_counted(tmp_path: Path) -> No
     assert told.unstamped is None
 
 
+async def test_source_that_had_nothing_to_give_out_has_no_pace_and_ends(tmp_path: Path) -> None:
+    job = sc.Job("two")
+    busy = job.source(numbers(), name="numbers")
+    busy.union(job.source(numbers(), name="idle")).sink(never, name="out")
+    told: list[Message] = []
+    limits, rates = {"numbers": 20, "idle": 0}, {"numbers": 1e9}
+    order = RunOrder(folder=str(tmp_path), mode="unaligned", limits=limits, rates=rates)
+
+    await measure(job, order, told.append)
+
+    assert isinstance(told[-1], Ended)
+    assert told[-1].read == limits
+
+
 async def test_stamps_do_not_change_what_is_written(tmp_path: Path) -> None:
     told: list[Message] = []
     order = RunOrder(folder=str(tmp_path / "a"), mode="unaligned", limits={"numbers": 100})
