@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median_low
 
 from streamcp.cli import words
-from streamcp.compare.figures import Comparison, ModeFigures
+from streamcp.compare.figures import Comparison, ModeFigures, compare
 from streamcp.compare.latency import SHARES
 from streamcp.compare.report.sweeps import completed
 from streamcp.compare.sweep import Point, Sweep
@@ -100,11 +100,29 @@ def sweep_headline(sweep: Sweep, points: Sequence[Point], modes: Sequence[Mode])
     assert first.value is not None
     assert last.value is not None
     told = [text for mode in modes if (text := _change(first, last, mode))]
-    span = f"From {first.value.text} to {last.value.text}"
+    written = sweep.setting.text
+    span = f"From {written(first.value.number)} to {written(last.value.number)}"
     span += f" {sweep.setting.label}" if sweep.setting.counts else f" ({sweep.setting.label})"
-    if not told:
-        return [f"{span}, no mode completed checkpoints at both ends."]
-    return [f"{span}, the median barrier delay {_listed(told)}."]
+    barriers = f"{span}, no mode completed checkpoints at both ends."
+    if told:
+        barriers = f"{span}, the median barrier delay {_listed(told)}."
+    return [*_loads_taken(ordered, modes), barriers]
+
+
+def _loads_taken(points: Sequence[Point], modes: Sequence[Mode]) -> list[str]:
+    """Up to which load each mode took what was given out; nothing where none was swept."""
+    taken: dict[Mode, float] = {}
+    for point in points:
+        for mode in compare(point.experiment, point.modes).modes if point.experiment.load else ():
+            if mode.latency is not None and mode.latency.kept_up:
+                taken[mode.mode] = point.experiment.load or 0.0
+    if not any(point.experiment.load for point in points):
+        return []
+    told = [
+        f"{taken[mode]:g} in {mode} mode" if mode in taken else f"none in {mode} mode"
+        for mode in modes
+    ]
+    return [f"The highest load that was taken: {_listed(told)}."]
 
 
 def _change(first: Point, last: Point, mode: Mode) -> str:

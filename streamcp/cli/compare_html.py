@@ -14,7 +14,13 @@ from streamcp.cli.compare_rows import (
     groups_of,
     latency_groups,
 )
-from streamcp.cli.compare_sweep import sweep_conclusion, sweep_rows, sweep_title
+from streamcp.cli.compare_sweep import (
+    COLUMNS,
+    latency_rows,
+    sweep_conclusion,
+    sweep_rows,
+    sweep_title,
+)
 from streamcp.compare.experiment import Experiment
 from streamcp.compare.figures import Comparison
 from streamcp.compare.report.figures import delays, one_checkpoint, over_time, recovery
@@ -32,7 +38,6 @@ _LIMITS = (
     "power would be survived.",
     "Samples are a quarter of a second apart: what is read off them is no more exact.",
 )
-_SWEPT_NOTE = f"Latency, due → written: p50 / p90 / p99 / p99.9 / max; {LATENCY_NOTE}."
 _CLOSED = (
     "Sources gave out as many records as the job took (closed loop). So there is no latency here: "
     "it would only be the length of the queues over the rate.",
@@ -95,7 +100,11 @@ def sweep_page(
     kept: str,
 ) -> Page:
     """Put the report of a sweep together."""
-    columns, rows = sweep_rows(points)
+    tables = [PlainTable("Figures", COLUMNS, sweep_rows(sweep, points))]
+    latencies = latency_rows(sweep, points)
+    if latencies:
+        note = f"Due → written to a sink; {LATENCY_NOTE}."
+        tables.append(PlainTable("Latency", LATENCY_COLUMNS, latencies, note))
     said, right = sweep_conclusion(points, kept)
     is_open = sweep.setting.name == "load"
     return Page(
@@ -103,7 +112,7 @@ def sweep_page(
         headline=sweep_headline(sweep, points, modes),
         said=[(line, right) for line in said],
         figures=sweep_figures(sweep, points, modes),
-        tables=[PlainTable("Figures", columns, rows, _SWEPT_NOTE if is_open else "")],
+        tables=tables,
         method=[
             *_machine(results["machine"]),
             *_method(settings),

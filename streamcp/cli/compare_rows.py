@@ -113,21 +113,20 @@ def latency_groups(comparison: Comparison) -> list[list[Cells]]:
     """The rows of a table of latencies, a group per mode, as `LATENCY_COLUMNS`; none if there was
     no open loop. Where the load was not taken only the ticks of the sources tell something."""
     return [
-        [
-            (f"{mode.mode}: {text}", _distribution(getattr(mode.latency, name), mode, name))
-            for name, text in _LATENCY
-        ]
+        [(f"{mode.mode}: {text}", distribution(mode, name)) for name, text in _LATENCY]
         for mode in comparison.modes
         if mode.latency is not None
     ]
 
 
-def _distribution(counts: Histogram, mode: ModeFigures, name: str) -> list[str]:
-    assert mode.latency is not None
-    if not counts.count:
-        return ["not measured", *[""] * (len(SHARES) + 1)]
+def distribution(mode: ModeFigures, name: str) -> list[str]:
+    """The cells of a latency, as `LATENCY_COLUMNS`, or why there are none."""
+    nothing = [""] * (len(SHARES) + 1)
+    counts = Histogram() if mode.latency is None else getattr(mode.latency, name)
+    if mode.latency is None or not counts.count:
+        return ["not measured", *nothing]
     if not mode.latency.kept_up and name != "late":
-        return ["load not taken", *[""] * (len(SHARES) + 1)]
+        return ["load not taken", *nothing]
     return [f"{counts.count:,}", *_told(counts)]
 
 
@@ -135,8 +134,3 @@ def _told(counts: Histogram) -> list[str]:
     told = [counts.percentile(share) for share in SHARES.values()]
     texts = [_TOO_FEW if one is None else words.duration(one) for one in told]
     return [*texts, words.duration(counts.maximum)]
-
-
-def percentiles(counts: Histogram) -> str:
-    """The percentiles that tell something, and the maximum, in one cell."""
-    return " / ".join(_told(counts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ from streamcp.cli.compare_report import (
     plain_verdict,
     runs_as_json,
 )
-from streamcp.cli.compare_rows import LATENCY_NOTE, percentiles
+from streamcp.cli.compare_rows import LATENCY_COLUMNS, LATENCY_NOTE, Cells, distribution
 from streamcp.compare.figures import Comparison, ModeFigures, compare
 from streamcp.compare.sweep import Point, Sweep
+from streamcp.config import MODES
 
 _WIDTH = 150
-_COLUMNS = (
+COLUMNS = (
     "done",
     "failed",
     "barrier delay p50",
@@ -48,23 +49,32 @@ def compared(point: Point) -> Comparison:
     return compare(point.experiment, point.modes)
 
 
-def sweep_rows(points: Sequence[Point]) -> tuple[list[str], list[tuple[str, Sequence[str]]]]:
-    """The columns, and a row per value and mode; an empty row between two values."""
-    latency = any(point.experiment.load for point in points)
-    rows: list[tuple[str, Sequence[str]]] = []
-    for number, point in enumerate(points):
-        rows += [("", ())] if number else []
-        value = point.value.text if point.value else "–"
-        modes = sorted(compared(point).modes, key=lambda mode: _MODES.index(mode.mode))
-        rows += [(f"{value}, {mode.mode}", _cells(mode, latency=latency)) for mode in modes]
-    return [*_COLUMNS, *(["latency"] if latency else [])], rows
+def sweep_rows(sweep: Sweep, points: Sequence[Point]) -> list[Cells]:
+    """A row per value and mode, as `COLUMNS`; an empty row between two values."""
+    return _rows(sweep, points, _cells)
 
 
-_MODES = ("aligned", "unaligned", "adaptive", "at_least_once")
+def latency_rows(sweep: Sweep, points: Sequence[Point]) -> list[Cells]:
+    """The same for latencies, as `LATENCY_COLUMNS`; none where the load was not swept."""
+    if sweep.setting.name != "load":
+        return []
+    return _rows(sweep, points, lambda mode: distribution(mode, "due"))
 
 
-def _cells(mode: ModeFigures, *, latency: bool) -> list[str]:
-    cells = [
+def _rows(
+    sweep: Sweep, points: Sequence[Point], cells: Callable[[ModeFigures], Sequence[str]]
+) -> list[Cells]:
+    rows: list[Cells] = []
+    for place, point in enumerate(points):
+        rows += [("", ())] if place else []
+        value = sweep.setting.text(point.value.number) if point.value else "–"
+        modes = sorted(compared(point).modes, key=lambda mode: MODES.index(mode.mode))
+        rows += [(f"{value}, {mode.mode}", cells(mode)) for mode in modes]
+    return rows
+
+
+def _cells(mode: ModeFigures) -> list[str]:
+    return [
         str(mode.completed),
         str(mode.failed),
         *_both(mode.barrier_delay),
@@ -73,19 +83,12 @@ def _cells(mode: ModeFigures, *, latency: bool) -> list[str]:
         "" if mode.queued is None else words.number(mode.queued.p50),
         "" if mode.records_per_second is None else f"{mode.records_per_second:,.0f}",
     ]
-    return [*cells, _latency(mode)] if latency else cells
 
 
 def _both(figure: Figure | None) -> tuple[str, str]:
     if figure is None:
         return "never", ""
     return words.duration(figure.p50), words.duration(figure.maximum)
-
-
-def _latency(mode: ModeFigures) -> str:
-    if mode.latency is None or mode.latency.unstamped:
-        return "not measured"
-    return percentiles(mode.latency.due) if mode.latency.kept_up else "load not taken"
 
 
 def sweep_conclusion(points: Sequence[Point], kept: str) -> tuple[list[str], bool]:
@@ -127,10 +130,23 @@ def _point_json(point: Point) -> dict[str, Any]:
 def print_sweep(
     sweep: Sweep, points: Sequence[Point], settings: Mapping[str, Any], written: str, runs: Path
 ) -> None:
-    """Print the table, the verdict and what was `written` to stdout."""
-    columns, rows = sweep_rows(points)
-    made = Table(title=sweep_title(settings), title_justify="left", title_style="bold")
-    made.add_column(sweep.setting.label)
+    """Print the tables, the verdict and what was `written` to stdout."""
+    out = console(_WIDTH)
+    label = sweep.setting.label
+    out.print(_table(sweep_title(settings), label, COLUMNS, sweep_rows(sweep, points)))
+    latencies = latency_rows(sweep, points)
+    if latencies:
+        out.print(_table("latency, due → written", label, LATENCY_COLUMNS, latencies))
+        out.print(LATENCY_NOTE, soft_wrap=True)
+    said, right = sweep_conclusion(points, str(runs))
+    for line in said:
+        out.print(line, style="bold green" if right else "bold red", soft_wrap=True)
+    out.print(f"{written}; all of it took {settings['took_seconds']:.0f} s", soft_wrap=True)
+
+
+def _table(title: str, label: str, columns: Sequence[str], rows: Sequence[Cells]) -> Table:
+    made = Table(title=title, title_justify="left", title_style="bold")
+    made.add_column(label)
     for column in columns:
         made.add_column(column, justify="right")
     for name, cells in rows:
@@ -138,12 +154,4 @@ def print_sweep(
             made.add_row(name, *cells)
         else:
             made.add_section()
-    out = console(_WIDTH)
-    out.print(made)
-    if sweep.setting.name == "load":
-        note = f"latency, due → written: p50 / p90 / p99 / p99.9 / max; {LATENCY_NOTE}"
-        out.print(note, soft_wrap=True)
-    said, right = sweep_conclusion(points, str(runs))
-    for line in said:
-        out.print(line, style="bold green" if right else "bold red", soft_wrap=True)
-    out.print(f"{written}; all of it took {settings['took_seconds']:.0f} s", soft_wrap=True)
+    return made

@@ -24,6 +24,8 @@ Answer: TypeAlias = Literal["equal", "unequal", "unknown", "not asked"]
 
 # A backlog that grows by a larger part of the load is one that would grow without bound.
 _GROWTH = 0.02
+# More than that at the end was not worked off in time, whenever it had piled up.
+_LEFT = 0.05
 # Per quarter of the run.
 _FEWEST_SAMPLES = 2
 
@@ -186,7 +188,8 @@ def _latency(runs: Sequence[MeasuredRun], experiment: Experiment) -> Latency | N
 
 def keeps_up(samples: Sequence[Sample], rate: float) -> bool:
     """Say whether a job takes the load: the least that waits before and in it, in the last quarter
-    of the time in which its sources gave out records, is hardly more than that in the second one.
+    of the time in which its sources gave out records, is hardly more than that in the second one,
+    and a small part of all that was due.
 
     The least, since a checkpoint or another program makes records wait for a moment: a job that
     takes the load works that off. A job with too few samples to tell has kept up: it was over
@@ -197,7 +200,9 @@ def keeps_up(samples: Sequence[Sample], rate: float) -> bool:
         return True
     backlog = [one.waiting + one.queued for one in reading]
     grown = min(backlog[-quarter:]) - min(backlog[quarter : 2 * quarter])
-    return grown <= _GROWTH * rate * (reading[-1].at - reading[quarter].at)
+    elapsed = reading[-1].at - reading[quarter].at
+    few = min(backlog[-quarter:]) <= _LEFT * samples[-1].read
+    return few and grown <= _GROWTH * rate * elapsed
 
 
 def _recovery(run: KilledRun | None) -> Recovery:

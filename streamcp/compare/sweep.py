@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streamcp.compare.charts.axis import duration, number
 from streamcp.compare.experiment import (
     Experiment,
     Observer,
@@ -28,13 +29,14 @@ from streamcp.errors import SettingsError
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What can be swept: `label` says it with its unit, `read` a value from text (None if it is
-    none), `field` is that of the plan which it sets. `remedy` says how values are written. What is
-    counted is said behind its number, anything else in brackets."""
+    none), `text` writes one, `field` is that of the plan which it sets. `remedy` says how values
+    are written. What is counted is said behind its number, anything else in brackets."""
 
     name: str
     label: str
     field: str
     read: Callable[[str], float | None]
+    text: Callable[[float], str]
     remedy: str
     takes_text: bool = False
     counts: bool = False
@@ -83,12 +85,12 @@ class Sweep:
 
 
 def _value(text: str, setting: Setting, word: str) -> Value:
-    number = setting.read(word)
-    if number is None:
+    read = setting.read(word)
+    if read is None:
         raise SettingsError(
             f"--sweep {text}: {word!r} is no value of {setting.name}; write {setting.remedy}"
         )
-    return Value(word, number)
+    return Value(word, read)
 
 
 def _count(word: str) -> float | None:
@@ -97,18 +99,18 @@ def _count(word: str) -> float | None:
 
 def _share(word: str) -> float | None:
     try:
-        number = float(word)
+        share = float(word)
     except ValueError:
         return None
-    return number if 0 < number < math.inf else None
+    return share if 0 < share < math.inf else None
 
 
 def _duration(word: str) -> float | None:
     try:
-        number = seconds(word, setting="--sweep")
+        read = seconds(word, setting="--sweep")
     except SettingsError:
         return None
-    return number if number > 0 else None
+    return read if read > 0 else None
 
 
 SETTINGS: Mapping[str, Setting] = {
@@ -119,20 +121,34 @@ SETTINGS: Mapping[str, Setting] = {
             "records per channel",
             "channel_capacity",
             _count,
+            number,
             "capacity=10,100,1000",
             counts=True,
         ),
-        Setting("load", "load, as part of what is sustained", "load", _share, "load=0.5,0.8,1.0"),
+        Setting(
+            "load",
+            "load, as part of what is sustained",
+            "load",
+            _share,
+            number,
+            "load=0.5,0.8,1.0",
+        ),
         Setting(
             "timeout",
             "alignment timeout of adaptive mode",
             "alignment_timeout",
             _duration,
+            duration,
             "timeout=10ms,100ms,1s",
             takes_text=True,
         ),
         Setting(
-            "service", "time per record at a sink", "sink_delay", _duration, "service=1ms,10ms"
+            "service",
+            "time per record at a sink",
+            "sink_delay",
+            _duration,
+            duration,
+            "service=1ms,10ms",
         ),
     )
 }
@@ -157,8 +173,8 @@ def plans_of(plan: Plan, sweep: Sweep) -> list[tuple[Value | None, Plan]]:
         others = [mode for mode in plan.modes if mode != "adaptive"]
         if others:
             plans.append((None, _part(plan, "others", others)))
-    for number, value in enumerate(sweep.values):
-        order = modes if number % 2 == 0 else list(reversed(modes))
+    for place, value in enumerate(sweep.values):
+        order = modes if place % 2 == 0 else list(reversed(modes))
         given: Any = value.text if sweep.setting.takes_text else value.number
         settings = {sweep.setting.field: given}
         plans.append((value, _part(plan, f"{sweep.setting.name}-{value.text}", order, **settings)))

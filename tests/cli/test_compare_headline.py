@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 from streamcp.checkpoint.statistics import CheckpointStatistics, Figure
 from streamcp.cli.compare_headline import headline, latency, sweep_headline
@@ -10,7 +11,7 @@ from streamcp.compare.experiment import Experiment
 from streamcp.compare.figures import Comparison, ModeFigures, Recovery, Verdict
 from streamcp.compare.histogram import Histogram
 from streamcp.compare.latency import Latency
-from streamcp.compare.messages import Checkpoint, Ended
+from streamcp.compare.messages import Checkpoint, Ended, Latencies, Sample
 from streamcp.compare.runs import Life, MeasuredRun
 from streamcp.compare.sweep import Point, Sweep
 from streamcp.config import Mode
@@ -137,12 +138,38 @@ def experiment_of(delays: dict[str, float]) -> Experiment:
     return Experiment(runs)
 
 
+def under_load(load: float, *, kept_up: bool) -> Experiment:
+    """A backlog of a tenth of all records, or none."""
+    waiting = 0 if kept_up else 100
+    life = Life(
+        samples=[Sample(n / 4, 25 * n, 25 * n, waiting) for n in range(41)],
+        latencies=Latencies(due={"1000": 10}),
+        ended=Ended(10.0, {"rows": 1000}),
+    )
+    run = MeasuredRun("aligned", life, Counter({b"1-out: 1": 1}))
+    return Experiment([run], load=load, reference=life)
+
+
+def test_sweep_of_load_tells_the_highest_that_was_taken() -> None:
+    sweep = Sweep.from_text("load=0.5,0.8,1.0")
+    points = [
+        Point(value, ["aligned"], under_load(value.number, kept_up=value.number < 1))
+        for value in sweep.values
+    ]
+
+    said = sweep_headline(sweep, points, ["aligned", "adaptive"])
+
+    assert (
+        said[0] == "The highest load that was taken: 0.8 in aligned mode and none in adaptive mode."
+    )
+
+
 def test_sweep_without_checkpoints_at_an_end_says_so() -> None:
     sweep = Sweep.from_text("load=0.5,1.0")
     empty = Experiment([MeasuredRun("aligned", Life(ended=Ended(1.0, {})), None)])
     points = [Point(value, ["aligned"], empty) for value in sweep.values]
 
     assert sweep_headline(sweep, points, ["aligned"]) == [
-        "From 0.5 to 1.0 (load, as part of what is sustained), no mode completed checkpoints at "
+        "From 0.5 to 1 (load, as part of what is sustained), no mode completed checkpoints at "
         "both ends."
     ]

@@ -189,6 +189,8 @@ def backlog(*values: int) -> list[Sample]:
         (backlog(*range(0, 200, 5)), False),
         # A checkpoint held everything up, and that was worked off.
         (backlog(*[5] * 25, *range(10, 110, 10), 60, 20, 5, 5, 5), True),
+        # It piled up early, and never was worked off.
+        (backlog(*[400] * 40), False),
         # Too short to tell.
         (backlog(0, 50, 100), True),
         ([], True),

@@ -40,7 +40,8 @@ class Chart:
         """Give the wide rendition as an SVG file, light or dark as its reader likes."""
         style = (
             f"<style>{colours.style('svg')} svg {{ font-family: {_FONT}; "
-            "background: var(--paper) }</style>"
+            "background: var(--paper) } text { paint-order: stroke; stroke: var(--paper); "
+            "stroke-width: 3px; stroke-linejoin: round }</style>"
         )
         opened = self._opened(self.wide, "file", style)
         size = 'xmlns="http://www.w3.org/2000/svg" width="{}" height="{}"'

@@ -114,7 +114,8 @@ def one_checkpoint(experiment: Experiment, comparison: Comparison) -> Shown | No
         "Of each mode the checkpoint whose barrier delay is nearest to the median. A subtask waits "
         "for its first barrier, then for those of its other inputs (aligned: those that have come "
         "are blocked meanwhile), stands still while its snapshot is taken by reference, and goes "
-        "on; freezing and writing go on beside it. All rows have the same axis."
+        "on; freezing and writing go on beside it. The subtasks of a process write one file, so "
+        "they are acknowledged together. All rows have the same axis."
         + (f" Of more than {_MOST_ROWS} subtasks the slowest are shown." if hidden else "")
     )
     return Shown(chart, caption)

@@ -62,6 +62,8 @@ class Page:
         )
 
 
+# Columns that stand nearer to each other.
+_MANY = 5
 _UNIT = re.compile(r"(?<=\d) (?=(?:µs|ms|s|min|h|B|kB|MB|GB|TB|%)\b|%)")
 
 
@@ -87,8 +89,9 @@ def _figure(shown: Shown) -> str:
 def _table(table: PlainTable) -> str:
     head = "".join(f'<th scope="col">{_text(one)}</th>' for one in table.columns)
     note = f'<p class="note">{_text(table.note)}</p>' if table.note else ""
+    kind = ' class="many"' if len(table.columns) > _MANY else ""
     return (
-        f'<section><h2>{_text(table.title)}</h2><div class="scroll"><table>'
+        f'<section><h2>{_text(table.title)}</h2><div class="scroll"><table{kind}>'
         f"<thead><tr><td></td>{head}</tr></thead>\n"
         + "\n".join(f"<tbody>{''.join(map(_row, group))}</tbody>" for group in _groups(table.rows))
         + f"</table></div>{note}</section>"
@@ -152,13 +155,15 @@ p { margin: 0 0 .8rem; max-width: 46rem }
 figure, section { margin: 3.5rem 0 0; padding: 0 }
 figcaption, .note { font-size: .9rem; color: var(--faint); margin: .8rem 0 0; max-width: 46rem }
 svg { display: block; width: 100%; height: auto; overflow: visible }
-svg text { font-variant-numeric: tabular-nums }
+svg text { font-variant-numeric: tabular-nums; paint-order: stroke; stroke: var(--paper);
+  stroke-width: 3px; stroke-linejoin: round }
 svg.narrow { display: none; max-width: 480px }
 .scroll { overflow-x: auto }
 table { border-collapse: collapse; font-size: .95rem; font-variant-numeric: tabular-nums }
 th, td { padding: .28rem 0 .28rem 1.8rem; text-align: right; white-space: nowrap }
 thead th { white-space: normal; vertical-align: bottom }
-th:first-child, td:first-child { padding-left: 0; text-align: left }
+.many th, .many td { padding-left: 1.15rem }
+tr > :first-child { padding-left: 0; text-align: left }
 tbody th { font-weight: 400 }
 tbody th.part { padding-left: 1.2rem }
 thead th { font-weight: 600; border-bottom: 1px solid var(--faint) }

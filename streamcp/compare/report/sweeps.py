@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import median_low
 
 from streamcp.checkpoint.statistics import CheckpointStatistics
-from streamcp.compare.charts.axis import Axis, duration, number, size
+from streamcp.compare.charts.axis import Axis, duration, size
 from streamcp.compare.charts.points import Points, Prediction, points_over
 from streamcp.compare.figures import compare
 from streamcp.compare.latency import SHARES
@@ -14,13 +14,6 @@ from streamcp.compare.report.figures import MARKERS, Shown
 from streamcp.compare.runs import MeasuredRun
 from streamcp.compare.sweep import Point, Sweep
 from streamcp.config import Mode
-
-_TEXTS: dict[str, Callable[[float], str]] = {
-    "capacity": number,
-    "load": number,
-    "timeout": duration,
-    "service": duration,
-}
 
 
 def sweep_figures(sweep: Sweep, points: Sequence[Point], modes: Sequence[Mode]) -> list[Shown]:
@@ -39,7 +32,7 @@ def sweep_figures(sweep: Sweep, points: Sequence[Point], modes: Sequence[Mode]) 
 def _axis(sweep: Sweep) -> Axis:
     logarithmic = sweep.setting.name != "load"
     label = sweep.setting.label + (" (logarithmic)" if logarithmic else "")
-    return Axis(label, _TEXTS[sweep.setting.name], log=logarithmic)
+    return Axis(label, sweep.setting.text, log=logarithmic)
 
 
 Value = Callable[[CheckpointStatistics], float]
@@ -85,7 +78,9 @@ def _delay(
         Axis(f"{span} (logarithmic)", duration, log=True),
     )
     caption = "One dot per checkpoint; lines join the medians."
-    if predictions and sweep.setting.name == "timeout":
+    if predictions and not barrier:
+        caption += " Dashed as above."
+    elif predictions and sweep.setting.name == "timeout":
         caption += (
             " Dashed: the other modes, which have no timeout, and what follows from them: an "
             "adaptive checkpoint takes the shorter of an aligned one, and the timeout and then an "
@@ -208,7 +203,7 @@ def _latency(sweep: Sweep, points: Sequence[Point], modes: Sequence[Mode]) -> Sh
         Axis("from when a record was due until it was written (logarithmic)", duration, log=True),
     )
     caption = (
-        f"{share:.1%} of the records were written within that time. One dot per run; loads that a "
-        "mode did not take are left out: there the latency grows as long as the run lasts."
+        f"{100 * share:g} % of the records were written within that time. One dot per run; "
+        "loads that a mode did not take are left out: there the latency grows as long as the run lasts."
     )
     return Shown(chart, caption)
