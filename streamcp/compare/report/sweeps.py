@@ -204,6 +204,7 @@ def _latency(sweep: Sweep, points: Sequence[Point], modes: Sequence[Mode]) -> Sh
     )
     caption = (
         f"{100 * share:g} % of the records were written within that time. One dot per run; "
-        "loads that a mode did not take are left out: there the latency grows as long as the run lasts."
+        "loads that a mode did not take are left out: there the latency grows as long as the run "
+        "lasts."
     )
     return Shown(chart, caption)
