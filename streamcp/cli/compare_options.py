@@ -135,7 +135,7 @@ def options_of(values: Mapping[str, Any]) -> Options:
         sink_delay=seconds(_or_default(values.get("sink_delay"), "0s"), setting="--sink-delay"),
         sweep=sweep,
         load=load,
-        html=values.get("html"),
+        html=_file_of(values.get("html")),
         out=_or_default(values.get("out"), Path("compare-results")),
         json=bool(values.get("json")),
     )
@@ -172,6 +172,13 @@ def _load_of(load: float | None) -> float | None:
             f"such as 0.8; more than 0, at most {_MOST_LOAD:g}"
         )
     return load
+
+
+def _file_of(html: Path | None) -> Path | None:
+    """Known to be writable before minutes are spent on what is to be written."""
+    if html is not None and (html.is_dir() or not html.parent.is_dir()):
+        raise WrongUse(f"--html {html}: name a file in a directory that exists")
+    return html
 
 
 def _sweep_of(values: Mapping[str, Any], modes: Sequence[Mode]) -> Sweep | None:

@@ -104,6 +104,8 @@ def test_latency_is_measured_under_a_part_of_what_the_job_sustains(
         # The last record is due when all before it were given out at their rate.
         assert run["seconds"] > 199 / rate
         assert sum(run["latencies"]["due"].values()) == 200
+        # Each waits for 20 ms in the job; stamps are whole milliseconds.
+        assert min(map(int, run["latencies"]["due"])) >= 19_000
         assert sum(run["latencies"]["waited"].values()) == 200
     assert "latency" in ran.out
     assert document["modes"]["unaligned"]["latency"]["due"]["count"] == 400
@@ -169,6 +171,8 @@ def test_output_that_differs_is_said_loudly_and_its_files_are_kept(
         (["--channel-capacity", "0", "my_job.py", "--upto", "1"], "channel_capacity=0"),
         (["--modes", "quick", "my_job.py", "--upto", "1"], "aligned,unaligned,adaptive"),
         (["--modes", "aligned,aligned", "my_job.py", "--upto", "1"], "each once"),
+        (["--html", ".", "my_job.py", "--upto", "1"], "--html .: name a file"),
+        (["--html", "no/r.html", "my_job.py", "--upto", "1"], "a directory that exists"),
         (["--load", "0", "my_job.py", "--upto", "1"], "--load 0: write the part"),
         (["--load", "3", "my_job.py", "--upto", "1"], "at most 2"),
         (["--sweep", "speed=1,2", "my_job.py", "--upto", "1"], "'speed' cannot be swept"),
