@@ -118,6 +118,8 @@ def _loads_taken(points: Sequence[Point], modes: Sequence[Mode]) -> list[str]:
                 taken[mode.mode] = point.experiment.load or 0.0
     if not any(point.experiment.load for point in points):
         return []
+    if len(taken) == len(modes) and len(set(taken.values())) == 1:
+        return [f"Every mode took the load up to {taken[modes[0]]:g} of what the job sustains."]
     told = [
         f"{taken[mode]:g} in {mode} mode" if mode in taken else f"none in {mode} mode"
         for mode in modes

@@ -158,7 +158,9 @@ def test_sweep_of_load_tells_the_highest_that_was_taken() -> None:
     ]
 
     said = sweep_headline(sweep, points, ["aligned", "adaptive"])
+    alone = sweep_headline(sweep, points, ["aligned"])
 
+    assert alone[0] == "Every mode took the load up to 0.8 of what the job sustains."
     assert (
         said[0] == "The highest load that was taken: 0.8 in aligned mode and none in adaptive mode."
     )

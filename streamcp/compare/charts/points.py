@@ -79,9 +79,11 @@ def points_over(
 
 def _draw(axes: Axes, one: Points, place: float, *, log: bool) -> None:
     """Modes stand a little beside each other, so that none hides another."""
+    settings = [at for at, _ in one.points]
+    step = 0.012 * (max(settings) - min(settings))
 
     def shift(at: float) -> float:
-        return at * 1.045**place if log else at
+        return at * 1.045**place if log else at + step * place
 
     colour = LIGHT[one.colour]
     axes.scatter(
