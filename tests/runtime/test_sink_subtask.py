@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import streamcp as sc
 from streamcp.errors import StepFailed
+from streamcp.operators.steps import SinkStep
 from tests.runtime.engine import Engine, Gate, settle, until
 
 
@@ -563,3 +565,25 @@ async def test_cancelled_error_of_a_sink_fails_the_job() -> None:
     source = Gate()
     with pytest.RaisesGroup(StepFailed, flatten_subgroups=True):
         await finish(Engine(job_of(parts(source, [1]), Odd())), source)
+
+
+@pytest.mark.parametrize(
+    ("timestamps", "expected"), [(True, [(3, 3000), (4, 4000)]), (False, [3, 4])]
+)
+async def test_sink_gets_timestamps_only_where_its_step_says_so(
+    timestamps: bool, expected: list[Any]
+) -> None:
+    sink = Plain()
+    job = sc.Job("job")
+    timed = job.source(
+        sc.items([3, 4]), name="in", watermarks=sc.Watermarks[int](lambda n: 1000 * n)
+    )
+    timed.sink(sink, name="out")
+    node = job.graph.nodes[-1]
+    assert isinstance(node.spec, SinkStep)
+    node.spec = replace(node.spec, timestamps=timestamps)
+
+    async with job.start() as running:
+        await running.wait_finished()
+
+    assert sink.records == expected
