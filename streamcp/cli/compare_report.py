@@ -195,7 +195,7 @@ def print_results(
     for line in conclusion(comparison, str(runs)):
         out.print(line, style=style, soft_wrap=True)
     out.print(
-        f"{written}; all of it took {settings['took_seconds']:.0f} s",
+        f"{written}; the runs took {settings['took_seconds']:.0f} s",
         soft_wrap=True,
     )
 

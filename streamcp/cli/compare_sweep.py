@@ -141,7 +141,7 @@ def print_sweep(
     said, right = sweep_conclusion(points, str(runs))
     for line in said:
         out.print(line, style="bold green" if right else "bold red", soft_wrap=True)
-    out.print(f"{written}; all of it took {settings['took_seconds']:.0f} s", soft_wrap=True)
+    out.print(f"{written}; the runs took {settings['took_seconds']:.0f} s", soft_wrap=True)
 
 
 def _table(title: str, label: str, columns: Sequence[str], rows: Sequence[Cells]) -> Table:
