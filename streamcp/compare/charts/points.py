@@ -17,12 +17,14 @@ from streamcp.compare.charts.colours import LIGHT
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """What one mode did: `points` are (set, measured), as many per setting as there were."""
+    """What one mode did: `points` are (set, measured), as many per setting as there were; those
+    with their place in `hollow` are drawn so."""
 
     name: str
     colour: str
     marker: str
     points: Sequence[tuple[float, float]]
+    hollow: frozenset[int] = frozenset()
 
     def medians(self) -> list[tuple[float, float]]:
         """The median at each setting, in order."""
@@ -86,12 +88,13 @@ def _draw(axes: Axes, one: Points, place: float, *, log: bool) -> None:
         return at * 1.045**place if log else at + step * place
 
     colour = LIGHT[one.colour]
+    places = range(len(one.points))
     axes.scatter(
         [shift(at) for at, _ in one.points],
         [value for _, value in one.points],
         s=30,
         marker=one.marker,
-        facecolors=[to_rgba(colour, 0.35)],
+        facecolors=[to_rgba(colour, 0.0 if n in one.hollow else 0.6) for n in places],
         edgecolors=colour,
         linewidths=1,
         clip_on=False,

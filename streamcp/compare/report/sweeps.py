@@ -39,20 +39,23 @@ Value = Callable[[CheckpointStatistics], float]
 
 
 def _series(points: Sequence[Point], modes: Sequence[Mode], value: Value) -> list[Points]:
-    return [
-        Points(mode, mode, MARKERS[mode], found)
-        for mode in modes
-        if (
-            found := [
-                (point.value.number, value(one))
-                for point in points
-                if point.value is not None
-                for run in point.experiment.measured
-                if run.mode == mode
-                for one in completed(run)
-            ]
-        )
+    made = [_points(points, mode, value) for mode in modes]
+    return [one for one in made if one.points]
+
+
+def _points(points: Sequence[Point], mode: Mode, value: Value) -> Points:
+    """The checkpoints of a mode; hollow if a source had ended: the queues were draining then."""
+    found = [
+        (point.value.number, one)
+        for point in points
+        if point.value is not None
+        for run in point.experiment.measured
+        if run.mode == mode
+        for one in completed(run)
     ]
+    hollow = frozenset(place for place, (_, one) in enumerate(found) if one.finished)
+    measured = [(number, value(one)) for number, one in found]
+    return Points(mode, mode, MARKERS[mode], measured, hollow)
 
 
 def completed(run: MeasuredRun) -> list[CheckpointStatistics]:
@@ -77,7 +80,10 @@ def _delay(
         _axis(sweep),
         Axis(f"{span} (logarithmic)", duration, log=True),
     )
-    caption = "One dot per checkpoint; lines join the medians."
+    caption = (
+        "One dot per checkpoint, hollow if a source had ended and the queues were draining; lines "
+        "join the medians."
+    )
     if predictions and not barrier:
         caption += " Dashed as above."
     elif predictions and sweep.setting.name == "timeout":
