@@ -6,7 +6,19 @@ from benchmarks import backpressure, incremental, joins, journal, micro, timers,
 from benchmarks.endurance import suite as endurance
 from benchmarks.harness import Suite
 from benchmarks.nexmark import measuring as nexmark
+from benchmarks.workloads import latency
 
-_MODULES = (micro, backpressure, endurance, incremental, journal, windows, joins, timers, nexmark)
+_MODULES = (
+    micro,
+    backpressure,
+    endurance,
+    incremental,
+    journal,
+    windows,
+    joins,
+    timers,
+    nexmark,
+    latency,
+)
 
 SUITES: tuple[Suite[Any], ...] = tuple(module.SUITE for module in _MODULES)

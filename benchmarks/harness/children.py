@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+_LONGEST_LINE = 1 << 24  # bytes: a line may hold a histogram
 
 
 class Child:
@@ -27,6 +28,7 @@ class Child:
             stdin=pipe,
             stdout=pipe,
             stderr=pipe,
+            limit=_LONGEST_LINE,
             cwd=CHECKOUT,
             env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
         )

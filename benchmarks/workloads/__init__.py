@@ -1,0 +1,1 @@
+"""Workloads, one file each; `counting` and `running` are what the open-loop ones share."""

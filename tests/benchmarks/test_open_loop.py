@@ -1,0 +1,242 @@
+"""Open loop: when records are due and what becomes of them, and what is made of their latencies."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import math
+import random
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.harness import Suite
+from benchmarks.harness.command import main
+from benchmarks.harness.histogram import Histogram, merged, quantile
+from benchmarks.harness.open_loop import SECOND, Intake, Schedule, is_rejected
+from benchmarks.harness.recorder import backlog
+from benchmarks.harness.sustainable import highest_sustained, is_sustained
+from benchmarks.workloads import latency
+
+SPLITS = 4
+
+
+def run(suite: Suite[Any], sizes: Any, name: str, folder: Path) -> list[dict[str, Any]]:
+    """Run one benchmark through its command line, and return its rows."""
+    file = folder / "figures.json"
+    arguments = ["run", f"{suite.name}.{name}", "--here", "--json", str(file)]
+    main([dataclasses.replace(suite, full=sizes)], arguments)
+    rows: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))["benchmarks"][0]["rows"]
+    wrong = [row for row in rows if row["target"] == [1.0, 1.0] and row["verdict"] == "missed"]
+    assert not wrong
+    return rows
+
+
+# ---- the schedule
+
+SCHEDULES = st.builds(
+    Schedule,
+    st.integers(1, 2_000_000),
+    st.integers(0, 300),
+    st.none() | st.integers(0, 1000),
+)
+
+
+@given(SCHEDULES, st.integers(-SECOND, 400 * SECOND))
+def test_as_many_are_due_as_have_their_intended_time_behind_them(
+    schedule: Schedule, elapsed: int
+) -> None:
+    times = schedule.times()
+    behind = sum(times.intended(index) <= elapsed for index in range(schedule.count))
+    assert times.due(elapsed) == behind
+
+
+def test_even_times_keep_to_the_rate_without_drift() -> None:
+    times = Schedule(3, 10).times()
+    assert [times.intended(index) for index in range(4)] == [
+        0,
+        SECOND // 3,
+        2 * SECOND // 3,
+        SECOND,
+    ]
+
+
+def test_drawn_times_are_those_of_the_seed_and_have_the_rate() -> None:
+    first, again, other = (Schedule(1000, 20_000, seed).times() for seed in (1, 1, 2))
+    assert [first.intended(n) for n in range(100)] == [again.intended(n) for n in range(100)]
+    assert first.intended(99) != other.intended(99)
+    # Twenty seconds, give or take five standard deviations of a sum of exponential pauses.
+    assert first.intended(19_999) / SECOND == pytest.approx(20, abs=5 * math.sqrt(20_000) / 1000)
+
+
+# ---- the intake
+
+
+def told(*numbers: int) -> bytes:
+    return array("q", numbers).tobytes()
+
+
+async def taken(intake: Intake, split: int, start: int = 0) -> list[int]:
+    return [index async for indexes in intake.batches(split, start) for index in indexes]
+
+
+@given(st.integers(0, 60), st.randoms())
+def test_each_record_is_given_out_once_in_order_however_the_driver_s_bytes_come(
+    count: int, chance: random.Random
+) -> None:
+    async def scenario() -> list[list[int]]:
+        intake = Intake(Schedule(1000, count).times(), SPLITS)
+        splits = [asyncio.create_task(taken(intake, split)) for split in range(SPLITS)]
+        rises = sorted(chance.choices(range(count + 1), k=5))
+        data = told(7, *rises, count)
+        while data:
+            cut = chance.randrange(1, 20)
+            intake.data_received(data[:cut])
+            data = data[cut:]
+            await asyncio.sleep(0)
+        assert intake.begun == 7
+        return await asyncio.gather(*splits)
+
+    assert asyncio.run(scenario()) == [list(range(s, count, SPLITS)) for s in range(SPLITS)]
+
+
+def test_a_split_that_goes_on_in_the_middle_finds_what_became_due_meanwhile() -> None:
+    async def scenario() -> list[int]:
+        intake = Intake(Schedule(1000, 20).times(), SPLITS)
+        intake.data_received(told(1, 20))
+        return await taken(intake, 1, start=3)
+
+    assert asyncio.run(scenario()) == [13, 17]
+
+
+def test_what_is_not_due_is_not_given_out() -> None:
+    async def scenario() -> list[int]:
+        intake = Intake(Schedule(1000, 20).times(), SPLITS)
+        intake.data_received(told(1, 6))
+        found: list[int] = []
+
+        async def take() -> None:
+            async for indexes in intake.batches(1, 0):
+                found.extend(indexes)
+
+        task = asyncio.create_task(take())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        task.cancel()
+        return found
+
+    assert asyncio.run(scenario()) == [1, 5]
+
+
+@pytest.mark.parametrize(("late", "rejected"), [(0.9, False), (1.2, True)])
+def test_a_run_is_rejected_if_its_driver_was_later_than_a_tenth_of_the_p99(
+    late: float, rejected: bool
+) -> None:
+    lateness = Histogram([round(late * 1e6)] * 20_000)
+    assert is_rejected(lateness, 10.0) is rejected
+
+
+def test_a_run_without_percentile_is_rejected() -> None:
+    assert is_rejected(Histogram([1000] * 20_000), math.nan)
+    assert is_rejected(Histogram(), 10.0)
+
+
+# ---- the histogram
+
+VALUES = st.builds(
+    lambda seed, longest: [random.Random(seed).randrange(longest) for _ in range(300)],
+    st.integers(0, 1000),
+    st.sampled_from([1, 5000, 3_000_000, 50_000_000, 3600 * SECOND]),
+)
+
+
+@given(VALUES, st.floats(0.05, 0.5))
+def test_a_percentile_is_right_to_a_thousandth(values: list[int], share: float) -> None:
+    exact = sorted(values)[math.ceil(share * len(values)) - 1] / 1e6
+    found = Histogram(values).quantile(share)
+    assert exact <= found <= exact * (1 + 2**-10) + 0.001
+
+
+def test_a_percentile_needs_a_hundred_values_beyond_it() -> None:
+    values = range(0, 10_000_000, 1000)
+    assert not math.isnan(Histogram(values).quantile(0.99))
+    assert math.isnan(Histogram(values).quantile(0.999))
+    assert math.isnan(Histogram(values[:-1]).quantile(0.99))
+
+
+@given(VALUES, VALUES)
+def test_several_histograms_answer_as_one_of_all_values(left: list[int], right: list[int]) -> None:
+    both = [Histogram(left), Histogram(right)]
+    together = Histogram([*left, *right])
+    assert merged(both).buckets == together.buckets
+    assert quantile([*both, both[0]], 0.5) == Histogram([*left, *right, *left]).quantile(0.5)
+
+
+def test_published_buckets_make_the_same_histogram() -> None:
+    values = [random.Random(5).randrange(10 * SECOND) for _ in range(1000)]
+    one = Histogram(values)
+    again = Histogram(buckets=json.loads(json.dumps(one.buckets)))
+    assert again.shown() == one.shown()
+    assert again.count == 1000
+
+
+# ---- what is sustained
+
+
+def test_backlog_is_what_is_due_and_not_done() -> None:
+    slices = [[0.1, 0, 0, 0, 60], [0.2, 0, 0, 0, 120]]
+    assert backlog(slices, Schedule(1000, 1000).times()) == [[0.1, 41], [0.2, 21]]
+
+
+@pytest.mark.parametrize(
+    ("growing", "p99s", "sustained"),
+    [
+        (0.0, [3.0] * 10, True),
+        (0.009, [3.0] * 10, True),
+        (0.011, [3.0] * 10, False),
+        (0.0, [3.0] * 5 + [6.0] * 5, False),
+        (0.0, [9.0] + [3.0] * 9, True),
+    ],
+)
+def test_a_load_is_sustained_if_nothing_grows(
+    growing: float, p99s: list[float], sustained: bool
+) -> None:
+    times = [0.1 * n for n in range(10)]
+    waiting = [[at, 50 + growing * 1000 * at] for at in times]
+    assert is_sustained(waiting, p99s, 1000) is sustained
+
+
+@given(st.integers(1, 1_000_000), st.integers(2, 2_000_000))
+def test_bisection_finds_what_a_system_takes(limit: int, high: int) -> None:
+    async def passes(rate: int) -> bool:
+        return rate <= limit
+
+    found = asyncio.run(highest_sustained(passes, max(high // 3, 1), high))
+    expected = min(limit, high)
+    assert found <= limit
+    assert found >= expected / 1.05 - 1
+
+
+def test_bisection_goes_lower_if_a_rate_does_not_pass_again() -> None:
+    tried: list[int] = []
+
+    async def passes(rate: int) -> bool:
+        tried.append(rate)
+        return rate <= 100 and tried.count(rate) < 2
+
+    assert asyncio.run(highest_sustained(passes, 50, 160, confirmations=1)) < 100
+
+
+# ---- short forms
+
+LATENCY = latency.Sizes(1, 0.1, 1000, 1, 0.2, 1, shares=(0.5,), modes=("adaptive",), rate=2000)
+
+
+def test_latency(tmp_path: Path) -> None:
+    rows = run(latency.SUITE, LATENCY, "latency", tmp_path)
+    assert sum(row["name"].startswith("every record has come") for row in rows) == 1
