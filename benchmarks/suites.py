@@ -6,7 +6,7 @@ from benchmarks import backpressure, incremental, joins, journal, micro, timers,
 from benchmarks.endurance import suite as endurance
 from benchmarks.harness import Suite
 from benchmarks.nexmark import measuring as nexmark
-from benchmarks.workloads import latency
+from benchmarks.workloads import failure, latency, load, transient
 
 _MODULES = (
     micro,
@@ -19,6 +19,9 @@ _MODULES = (
     timers,
     nexmark,
     latency,
+    load,
+    transient,
+    failure,
 )
 
 SUITES: tuple[Suite[Any], ...] = tuple(module.SUITE for module in _MODULES)

@@ -31,7 +31,10 @@ class Recorder:
 
     def write(self, intended: Sequence[int], given: Sequence[int]) -> None:
         """Take the stamps of records that are in the sink now."""
-        at = now()
+        self.write_at(now(), intended, given)
+
+    def write_at(self, at: int, intended: Sequence[int], given: Sequence[int]) -> None:
+        """Take the stamps of records that were in the sink then, the writes in their order."""
         self.latencies.extend([at - stamp for stamp in intended])
         self.naive.extend([at - stamp for stamp in given])
         self._writes.append(at)

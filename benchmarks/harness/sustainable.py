@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -19,7 +20,9 @@ def is_sustained(backlog: Sequence[Sequence[float]], p99s: Sequence[float], rate
 
 
 def growth(backlog: Sequence[Sequence[float]], rate: float) -> float:
-    """By how much the backlog grows, as a share of the load."""
+    """By how much the backlog grows, as a share of the load; NaN if it was seen only once."""
+    if len(backlog) < 2:
+        return math.nan
     times, records = zip(*backlog, strict=True)
     return statistics.linear_regression(times, records).slope / rate
 

@@ -73,11 +73,18 @@ class RecordingSink:
         self._recorder.write([one[2] for one in records], [one[3] for one in records])
 
 
-def counting_job(
-    intake: Intake, sink: Callable[[], Any], *, name: str = "counting", **settings: Any
-) -> sc.Job:
+Ending: TypeAlias = Callable[[sc.Stream[Counted]], object]
+"""Draws the sink of what was counted."""
+
+
+def recording_sink(recorder: Recorder) -> Ending:
+    """A sink that takes no time."""
+    return lambda counted: counted.sink(lambda: RecordingSink(recorder), name="results")
+
+
+def counting_job(intake: Intake, ending: Ending, **settings: Any) -> sc.Job:
     """Describe it, with settings of `sc.Job`."""
-    job = sc.Job(name, parallelism=PARALLELISM, **settings)
+    job = sc.Job("counting", parallelism=PARALLELISM, **settings)
     counted = job.source(source(intake), name="due").key_by(key_of)
-    counted.process(count, state=Count, name="count").sink(sink, name="results")
+    ending(counted.process(count, state=Count, name="count"))
     return job

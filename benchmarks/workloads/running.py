@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import streamcp as sc
 from benchmarks.harness import in_fresh_process
 from benchmarks.harness.histogram import Histogram, merged
-from benchmarks.harness.open_loop import SECOND, Intake, Schedule, driver, is_rejected, use_core_of
+from benchmarks.harness.open_loop import (
+    SECOND,
+    Intake,
+    Schedule,
+    driver,
+    is_rejected,
+    now,
+    use_core_of,
+)
 from benchmarks.harness.recorder import Recorder, backlog, checkpoint_json
 from benchmarks.harness.sustainable import highest_sustained, is_sustained
-from benchmarks.workloads.counting import PARALLELISM, RecordingSink, counting_job
+from benchmarks.workloads.counting import PARALLELISM, counting_job, recording_sink
+from benchmarks.workloads.service import Service, service_sink
+from streamcp.config import Mode
 
 MODES = ("none", "aligned", "unaligned", "adaptive")
 COOL = 0.5  # seconds, so that the end of the job is not in the figures
@@ -24,18 +37,28 @@ AT_ONCE = 100_000_000  # records per second: everything is due at the beginning
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How the job is loaded: the seconds that are measured lie between others that are not."""
+    """How the job is loaded: the seconds that are measured lie between others that are not.
+
+    `service`: the sink is an outside service that takes so many records per second, and `slow`
+    tells from when to when it takes a tenth. `drain`: the job ends with its last record; else it is
+    ended when the measured seconds are over, whatever is left."""
 
     rate: int
     seconds: int
     warm: float
     mode: str = "none"
     every: str = "1s"
+    timeout: str = "100ms"
+    seed: int | None = None
+    capacity: int | None = None
+    service: float | None = None
+    slow: tuple[float, float] | None = None
+    drain: bool = True
 
     @property
     def schedule(self) -> Schedule:
         """When records are due."""
-        return Schedule(self.rate, round(self.rate * (self.warm + self.seconds + COOL)))
+        return Schedule(self.rate, round(self.rate * (self.warm + self.seconds + COOL)), self.seed)
 
     def measured(self, slices: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:
         """The slices of what is measured."""
@@ -94,10 +117,14 @@ async def cell(spec: Any) -> dict[str, Any]:
     await intake.connect(spec["socket"])
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = checkpoints_of(load, Path(folder))
-        job = counting_job(intake, lambda: RecordingSink(recorder), checkpoints=checkpoints)
+        job = _job(load, intake, recorder, checkpoints)
         used = time.process_time()
-        async with job.start() as running:
-            await running.wait_finished()
+        async with ended_at_once(job) as running:
+            if load.drain:
+                await running.wait_finished()
+            else:
+                await _sleep_until(intake.begun + round((load.warm + load.seconds) * SECOND))
+            taken = running.view().checkpoints
         used = time.process_time() - used
     begun_ms = time.time() * 1000 - (time.monotonic_ns() - intake.begun) / 1e6
     start = intake.begun + round(load.warm * SECOND)
@@ -105,7 +132,7 @@ async def cell(spec: Any) -> dict[str, Any]:
         "seconds": [one.buckets for one in recorder.by_second(start, load.seconds)],
         "naive": recorder.naively(start, load.seconds).buckets,
         "slices": recorder.slices(intake.begun),
-        "checkpoints": [checkpoint_json(one, begun_ms) for one in running.view().checkpoints],
+        "checkpoints": [checkpoint_json(one, begun_ms) for one in taken],
         "due": intake.times.count,
         "records": len(recorder.latencies),
         "took": (recorder.last - intake.begun) / SECOND,
@@ -113,11 +140,41 @@ async def cell(spec: Any) -> dict[str, Any]:
     }
 
 
+def _job(
+    load: Load, intake: Intake, recorder: Recorder, checkpoints: sc.Checkpoints | None
+) -> sc.Job:
+    settings: dict[str, Any] = {"checkpoints": checkpoints}
+    if load.capacity is not None:
+        settings["channel_capacity"] = load.capacity
+    if load.service is None:
+        return counting_job(intake, recording_sink(recorder), **settings)
+    service = Service(load.service, recorder, intake.begun, load.slow)
+    return counting_job(intake, service_sink(service), **settings)
+
+
+async def _sleep_until(time: int) -> None:
+    await asyncio.sleep(max(time - now(), 0) / SECOND)
+
+
+@asynccontextmanager
+async def ended_at_once(job: sc.Job) -> AsyncIterator[sc.Running]:
+    """Run a job, and end it without a last checkpoint when the body is left."""
+    with contextlib.suppress(_Enough):
+        async with job.start() as running:
+            yield running
+            raise _Enough
+
+
+class _Enough(Exception):
+    """Ends a job at once."""
+
+
 def checkpoints_of(load: Load, folder: Path) -> sc.Checkpoints | None:
     """The setting that a mode stands for."""
     if load.mode == "none":
         return None
-    return sc.Checkpoints(to=folder, every=load.every, mode=load.mode)  # type: ignore[arg-type]
+    mode = cast("Mode", load.mode)
+    return sc.Checkpoints(to=folder, every=load.every, mode=mode, alignment_timeout=load.timeout)
 
 
 # ---- the maximum sustainable throughput
@@ -135,7 +192,7 @@ async def rush(spec: Any) -> float:
     use_core_of(driver=False)
     intake, recorder = Intake(Schedule(AT_ONCE, spec["records"]).times(), PARALLELISM), Recorder()
     await intake.connect(spec["socket"])
-    await counting_job(intake, lambda: RecordingSink(recorder)).run_async()
+    await counting_job(intake, recording_sink(recorder)).run_async()
     return len(recorder.latencies) / (recorder.last - intake.begun) * SECOND
 
 

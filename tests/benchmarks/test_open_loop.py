@@ -21,7 +21,9 @@ from benchmarks.harness.histogram import Histogram, merged, quantile
 from benchmarks.harness.open_loop import SECOND, Intake, Schedule, is_rejected
 from benchmarks.harness.recorder import backlog
 from benchmarks.harness.sustainable import highest_sustained, is_sustained
-from benchmarks.workloads import latency
+from benchmarks.workloads import failure, latency, load, transient
+from benchmarks.workloads.counting import key
+from benchmarks.workloads.surviving import AppendingSink, Written, read_written
 
 SPLITS = 4
 
@@ -232,6 +234,58 @@ def test_bisection_goes_lower_if_a_rate_does_not_pass_again() -> None:
     assert asyncio.run(highest_sustained(passes, 50, 160, confirmations=1)) < 100
 
 
+# ---- what a workload makes of what it saw
+
+
+def test_a_slow_time_ends_when_the_backlog_is_what_it_was() -> None:
+    waiting = [[1.0, 5], [2.0, 8], [3.0, 500], [4.0, 900], [5.0, 9], [6.0, 8], [7.0, 3]]
+    assert transient.slow_window(waiting, (2.0, 3.0)) == (2.0, 6.0)
+    assert transient.slow_window(waiting[:5], (2.0, 3.0)) == (2.0, math.inf)
+
+
+def test_caught_up_means_three_calm_slices_in_a_row() -> None:
+    before = [[1 + n / 10, 1.0, 3.0, 4.0, 100] for n in range(10)]
+    p99s = [900, 500, 3, 90, 3, 3, 3, 3]
+    after = [[round(2.5 + n / 10, 1), 1.0, p99, p99, 100] for n, p99 in enumerate(p99s)]
+    waiting = [[one[0], 7.0] for one in [*before, *after]]
+    assert failure.caught_up([*before, *after], waiting, 2.0) == pytest.approx(2.9)
+    waiting[-3][1] = 8.0
+    assert failure.caught_up([*before, *after], waiting, 2.0) is None
+
+
+def test_a_write_that_a_kill_has_cut_off_does_not_count(tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    with file.open("wb", buffering=0) as out:
+        AppendingSink(out.fileno()).write([(1, 2, 30, 0), (3, 4, 50, 0)])
+        AppendingSink(out.fileno()).write([(1, 3, 70, 0)])
+    whole = file.read_bytes()
+    for size in range(len(whole)):
+        file.write_bytes(whole[:size])
+        found = [*read_written(file)]
+        assert len(found) == (1 if size >= 6 * 8 else 0)
+    assert [*found[0].intended] == [30, 50]
+    assert [*found[0].counts] == [2, 4]
+
+
+def accounted(pairs: list[tuple[int, int]], count: int) -> list[float]:
+    """Write (index, count of its key), and account for it: not lost, counted once, again."""
+    schedule = Schedule(1000, count)
+    life = failure.Life(schedule, begun=7)
+    times = schedule.times()
+    stamps = [7 + times.intended(index) for index, _ in pairs]
+    life.written = [Written(10, stamps, [number for _, number in pairs])]
+    return [row.value for row in failure.account_rows("", life)]
+
+
+def test_every_record_is_accounted_for() -> None:
+    assert len({key(index) for index in range(4)}) == 4
+    right = [(index, 1) for index in range(4)]
+    assert accounted(right, 4) == [1, 1, 0]
+    assert accounted([*right, (2, 1), (3, 1)], 4) == [1, 1, 2]  # written again
+    assert accounted(right[:3], 4) == [0, 0, 0]  # lost
+    assert accounted([*right, (2, 2)], 4) == [1, 0, 1]  # counted twice
+
+
 # ---- short forms
 
 LATENCY = latency.Sizes(1, 0.1, 1000, 1, 0.2, 1, shares=(0.5,), modes=("adaptive",), rate=2000)
@@ -240,3 +294,21 @@ LATENCY = latency.Sizes(1, 0.1, 1000, 1, 0.2, 1, shares=(0.5,), modes=("adaptive
 def test_latency(tmp_path: Path) -> None:
     rows = run(latency.SUITE, LATENCY, "latency", tmp_path)
     assert sum(row["name"].startswith("every record has come") for row in rows) == 1
+
+
+def test_load(tmp_path: Path) -> None:
+    sizes = load.Sizes(1, 0.2, shares=(1.2,), modes=("unaligned",))
+    rows = run(load.SUITE, sizes, "load", tmp_path)
+    assert any(row["name"] == "backlog grows by, unaligned, load 1.2" for row in rows)
+
+
+def test_transient(tmp_path: Path) -> None:
+    sizes = transient.Sizes(2, (0.4, 1.6), (transient.UNALIGNED,))
+    rows = run(transient.SUITE, sizes, "transient", tmp_path)
+    assert rows[0]["name"] == "barrier delay, slow, longest, timeout 0"
+
+
+def test_failure(tmp_path: Path) -> None:
+    sizes = failure.Sizes(1, 1, 0.3, 1.2, (0.1,), ("adaptive",), rate=2000)
+    rows = run(failure.SUITE, sizes, "failure", tmp_path)
+    assert sum(row["target"] is not None for row in rows) == 2
