@@ -3,6 +3,7 @@
 from typing import Any
 
 from benchmarks import backpressure, incremental, joins, journal, micro, timers, windows
+from benchmarks.checkmate import measuring as checkmate
 from benchmarks.endurance import suite as endurance
 from benchmarks.harness import Suite
 from benchmarks.nexmark import measuring as nexmark
@@ -22,6 +23,7 @@ _MODULES = (
     load,
     transient,
     failure,
+    checkmate,
 )
 
 SUITES: tuple[Suite[Any], ...] = tuple(module.SUITE for module in _MODULES)

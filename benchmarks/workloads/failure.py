@@ -9,25 +9,23 @@ exactly once, has counted each of them once.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import random
 import statistics
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness import Child, Row, Run, Suite, check, skipped
-from benchmarks.harness.open_loop import SECOND, Schedule, driver, now
+import streamcp as sc
+from benchmarks.harness import Row, Run, Suite, check
+from benchmarks.harness.open_loop import SECOND, Intake, Schedule
 from benchmarks.harness.recorder import Recorder, backlog
-from benchmarks.workloads.counting import key
+from benchmarks.workloads.counting import counting_job, key
+from benchmarks.workloads.killing import Life, killed_once, seconds_row, time_rows
 from benchmarks.workloads.running import most_sustained
-from benchmarks.workloads.surviving import Written, read_written
+from benchmarks.workloads.surviving import AppendingSink
 
-CHILD = "benchmarks.workloads.surviving"
 MODES = ("aligned", "unaligned", "adaptive")
 SHARE = 0.8
 AS_BEFORE = 1.1  # p99, of what it was before the kill
@@ -52,22 +50,17 @@ FULL = Sizes(3, 400_000, 6.0, 20.0, (1.0, 5.0))
 QUICK = Sizes(1, 100_000, 1.5, 6.0, (0.5,), ("unaligned",), rate=20_000)
 
 
-@dataclass
-class Life:
-    """What was seen of a job that was killed once. Times are of the clock, in nanoseconds."""
-
-    schedule: Schedule
-    begun: int = 0
-    killed: int = 0
-    detected: int = 0
-    first: list[Mapping[str, Any]] = field(default_factory=list)
-    second: list[Mapping[str, Any]] = field(default_factory=list)
-    written: Sequence[Written] = ()
-    again: Sequence[Written] = ()
-
-    def when(self, event: str) -> int | None:
-        """When something was first told after the kill."""
-        return next((line["at"] for line in self.second if line["event"] == event), None)
+def appending_job(
+    intake: Intake, file: int, spec: Mapping[str, Any], settings: Mapping[str, Any]
+) -> sc.Job:
+    """The counting job, for a process that is killed."""
+    return counting_job(
+        intake,
+        lambda counted: counted.sink(
+            lambda: AppendingSink(file, intended=2, number=1), name="results"
+        ),
+        **settings,
+    )
 
 
 async def failure(run: Run[Sizes]) -> Sequence[Row]:
@@ -81,45 +74,14 @@ async def failure(run: Run[Sizes]) -> Sequence[Row]:
         for mode in sizes.modes:
             run.say(f"{mode}, every {interval:g} s")
             kill_at = sizes.earliest + chance.uniform(0, interval)
-            life = await _live(Schedule(rate, round(rate * sizes.seconds)), mode, interval, kill_at)
+            schedule = Schedule(rate, round(rate * sizes.seconds))
+            spec = {"job": f"{__name__}:appending_job", "mode": mode, "every": f"{interval}s"}
+            life = await killed_once(schedule, spec, kill_at)
             found = await asyncio.to_thread(_rows, f"{mode}, every {interval:g} s", life)
             rows += found[0]
             kept.append({"mode": mode, "interval": interval, **found[1]})
     run.keep("runs", kept)
     return rows
-
-
-async def _live(schedule: Schedule, mode: str, interval: float, kill_at: float) -> Life:
-    life = Life(schedule)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        async with driver(schedule) as due:
-            spec = {
-                "schedule": asdict(schedule),
-                "socket": due.socket,
-                "checkpoints": str(folder / "checkpoints"),
-                "every": f"{interval}s",
-                "mode": mode,
-            }
-            await _until_killed(life, spec | {"out": str(folder / "first")}, kill_at)
-            async with Child([CHILD, json.dumps(spec | {"out": str(folder / "second")})]) as child:
-                life.second = [json.loads(line) for line in await child.lines()]
-                if await child.wait():
-                    raise RuntimeError(f"the job failed after its restart:\n{child.errors}")
-        life.written = [*read_written(folder / "first")]
-        life.again = [*read_written(folder / "second")]
-    return life
-
-
-async def _until_killed(life: Life, spec: Mapping[str, Any], kill_at: float) -> None:
-    async with Child([CHILD, json.dumps(spec)]) as child:
-        life.begun = json.loads(await child.line())["begun"]
-        await asyncio.sleep(kill_at - (now() - life.begun) / SECOND)
-        life.killed = now()
-        child.kill()
-        await child.wait()
-        life.detected = now()
-        life.first = [json.loads(line) for line in await child.lines() if line.endswith("}")]
 
 
 # ---- what came out
@@ -135,8 +97,8 @@ def _rows(at: str, life: Life) -> tuple[list[Row], dict[str, Any]]:
     caught = caught_up(slices, backlog_of_distinct(life), killed)
     completed = [line for line in life.first if line["event"] == "CheckpointCompleted"]
     rows = [
-        *_time_rows(at, life, len(completed)),
-        _seconds(f"kill → caught up, {at}", None if caught is None else caught - killed),
+        *time_rows(at, life, len(completed)),
+        seconds_row(f"kill → caught up, {at}", None if caught is None else caught - killed),
         *account_rows(at, life),
     ]
     raw = {
@@ -150,36 +112,6 @@ def _rows(at: str, life: Life) -> tuple[list[Row], dict[str, Any]]:
         ],
     }
     return rows, raw
-
-
-def _time_rows(at: str, life: Life, checkpoints: int) -> list[Row]:
-    restored = next((one for one in life.second if one["event"] == "JobRestored"), None)
-    records = restored["in_flight_records"] if restored else 0
-    first_output = life.again[0].at if life.again else None
-    moments = {
-        "detected": life.detected,
-        "process ready": life.when("began"),
-        "restored": restored["at"] if restored else None,
-        "first output": first_output,
-        "first new checkpoint": life.when("CheckpointCompleted"),
-    }
-    details = {
-        "restored": f"{records:,} records in flight; {checkpoints} checkpoints before the kill",
-    }
-    return [
-        _seconds(
-            f"kill → {name}, {at}",
-            None if moment is None else (moment - life.killed) / SECOND,
-            details.get(name, ""),
-        )
-        for name, moment in moments.items()
-    ]
-
-
-def _seconds(name: str, seconds: float | None, detail: str = "") -> Row:
-    if seconds is None:
-        return skipped(name, "not until the end of the load")
-    return Row(name, seconds, "s", detail=detail)
 
 
 def backlog_of_distinct(life: Life) -> list[list[float]]:
@@ -224,7 +156,7 @@ def account_rows(at: str, life: Life) -> list[Row]:
     indexes = [times.due(one - life.begun) - 1 for write in writes for one in write.intended]
     often = Counter(indexes)
     lost = count - len(often)
-    found = _final_counts(indexes, (n for write in writes for n in write.counts))
+    found = _final_counts(indexes, (n for write in writes for n in write.numbers))
     right = Counter(map(key, range(count)))
     wrong = sum(abs(found.get(one, 0) - right[one]) for one in right)
     return [

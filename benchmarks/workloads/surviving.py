@@ -1,7 +1,8 @@
-"""The process that `failure` kills: `python -m benchmarks.workloads.surviving SPEC`.
+"""The process that is killed: `python -m benchmarks.workloads.surviving SPEC`.
 
-Its sink appends to a file, a write per batch, which the system keeps when the process is killed. It
-prints, each with the time of the clock, when it began and what happens to the job.
+The job is made by `spec["job"]`, a function as `MODULE:NAME`. Its sink appends to a file, a write
+per batch, which the system keeps when the process is killed. It prints, each with the time of the
+clock, when it began and what happens to the job.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import json
 import os
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import streamcp as sc
 from benchmarks.harness.open_loop import Intake, Schedule, now, use_core_of
-from benchmarks.workloads.counting import PARALLELISM, Counted, counting_job
+from benchmarks.workloads.counting import PARALLELISM
 from streamcp.config import Mode
-from streamcp.observability.events import Event
+from streamcp.observability.events import CheckpointCompleted, Event
 from streamcp.runners.local import run_blocking
 
 TOLD = ("JobStarted", "JobRestored", "CheckpointCompleted")
@@ -27,24 +29,30 @@ TOLD = ("JobStarted", "JobRestored", "CheckpointCompleted")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One write: its time, and of each record the intended time and the count of its key."""
+    """One write: its time, and of each record the intended time and a number (a count, an id)."""
 
     at: int
     intended: Sequence[int]
-    counts: Sequence[int]
+    numbers: Sequence[int]
+
+
+MakeJob: TypeAlias = Callable[[Intake, int, Mapping[str, Any], Mapping[str, Any]], sc.Job]
+"""From what is due, an open file, the specification and settings of `sc.Job`."""
 
 
 class AppendingSink:
-    """Appends what it gets to an open file."""
+    """Appends what it gets to an open file; `intended` and `number` are places in a record."""
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, file: int, *, intended: int = 0, number: int = 1) -> None:
         self._file = file
+        self._intended = intended
+        self._number = number
 
-    def write(self, records: Sequence[Counted]) -> None:
+    def write(self, records: Sequence[Sequence[Any]]) -> None:
         """Write all of them at once."""
         numbers = array("q", [now(), len(records)])
-        numbers.extend([one[2] for one in records])
-        numbers.extend([one[1] for one in records])
+        numbers.extend([one[self._intended] for one in records])
+        numbers.extend([one[self._number] for one in records])
         os.write(self._file, numbers)
 
 
@@ -70,7 +78,11 @@ def _say_event(event: Event) -> None:
     told = event.as_dict()
     if told["event"] in TOLD:
         wanted = ("event", "checkpoint_id", "duration", "in_flight_records")
-        _say(at=now(), **{name: told[name] for name in wanted if name in told})
+        values = {name: told[name] for name in wanted if name in told}
+        if isinstance(event, CheckpointCompleted):
+            values["barrier"] = event.statistics["barrier_delay"]
+            values["durable"] = event.statistics["durable_delay"]
+        _say(at=now(), **values)
 
 
 async def _run(spec: dict[str, Any]) -> None:
@@ -82,11 +94,9 @@ async def _run(spec: dict[str, Any]) -> None:
         to=spec["checkpoints"], every=spec["every"], mode=cast("Mode", spec["mode"])
     )
     file = os.open(spec["out"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    job = counting_job(
-        intake,
-        lambda counted: counted.sink(lambda: AppendingSink(file), name="results"),
-        checkpoints=checkpoints,
-    )
+    module, _, name = spec["job"].partition(":")
+    make: MakeJob = getattr(import_module(module), name)
+    job = make(intake, file, spec, {"checkpoints": checkpoints})
     async with job.start() as running:
         running.events.subscribe(_say_event)
         for event in running.events.events():

@@ -256,15 +256,15 @@ def test_caught_up_means_three_calm_slices_in_a_row() -> None:
 def test_a_write_that_a_kill_has_cut_off_does_not_count(tmp_path: Path) -> None:
     file = tmp_path / "out"
     with file.open("wb", buffering=0) as out:
-        AppendingSink(out.fileno()).write([(1, 2, 30, 0), (3, 4, 50, 0)])
-        AppendingSink(out.fileno()).write([(1, 3, 70, 0)])
+        AppendingSink(out.fileno()).write([(30, 2), (50, 4)])
+        AppendingSink(out.fileno()).write([(70, 3)])
     whole = file.read_bytes()
     for size in range(len(whole)):
         file.write_bytes(whole[:size])
         found = [*read_written(file)]
         assert len(found) == (1 if size >= 6 * 8 else 0)
     assert [*found[0].intended] == [30, 50]
-    assert [*found[0].counts] == [2, 4]
+    assert [*found[0].numbers] == [2, 4]
 
 
 def accounted(pairs: list[tuple[int, int]], count: int) -> list[float]:
