@@ -171,6 +171,7 @@ class SnapshotWriter:
         self._written: dict[int, list[Freezing]] = {}
         self._to_freeze: deque[SubtaskSnapshot] = deque()
         self._wakeup = Wakeup()
+        self._until = 0.0  # the end of a slice
 
     def expect(self, checkpoint_id: int, subtasks: int) -> None:
         """A checkpoint begins, to which that many subtasks of this process contribute."""
@@ -213,19 +214,14 @@ class SnapshotWriter:
                 if snapshot.checkpoint_id in self._expected and await self._freeze(snapshot):
                     await self._write_if_whole(snapshot.checkpoint_id)
             await self._wakeup.wait()
+            self._until = self._context.clock.monotonic() + SHORTEST_FREEZE
 
     async def _freeze(self, snapshot: SubtaskSnapshot) -> bool:
-        clock = self._context.clock
-        until = clock.monotonic() + SHORTEST_FREEZE
+        monotonic = self._context.clock.monotonic
         for section in snapshot.sections:
             while section.freeze_some():
-                now = clock.monotonic()
-                if now >= until:
-                    self._context.end_of_slice(now)
-                    await asyncio.sleep(0)
-                    resumed = clock.monotonic()
-                    others = min(max(resumed - now, SHORTEST_FREEZE), LONGEST_FREEZE)
-                    until = resumed + others
+                if (now := monotonic()) >= self._until:
+                    await self._let_others_run(now)
             if snapshot.checkpoint_id not in self._expected:
                 return False
             if section.error is not None:
@@ -233,6 +229,13 @@ class SnapshotWriter:
                 return False
             snapshot.frozen.append(section.section())
         return True
+
+    async def _let_others_run(self, now: float) -> None:
+        """End a slice, which may have been of several subtasks, and measure the next one."""
+        self._context.end_of_slice(now)
+        await asyncio.sleep(0)
+        resumed = self._context.clock.monotonic()
+        self._until = resumed + min(max(resumed - now, SHORTEST_FREEZE), LONGEST_FREEZE)
 
     def _decline(self, snapshot: SubtaskSnapshot, reason: FailureReason, detail: str) -> None:
         self.drop(snapshot.checkpoint_id)

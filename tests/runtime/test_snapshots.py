@@ -14,6 +14,7 @@ from streamcp.errors import SerializationError
 from streamcp.identifiers import SubtaskId
 from streamcp.runtime.snapshots import CapturedSection, SnapshotWriter, SubtaskSnapshot
 from streamcp.serialization.captured import Captured
+from streamcp.testing.clock import ManualClock
 from tests.runtime.engine import Engine, settle, until
 
 A, B = SubtaskId("a", 0), SubtaskId("b", 0)
@@ -207,6 +208,23 @@ async def test_freezing_lets_others_run_and_looks_for_triggers() -> None:
             await asyncio.sleep(0)
     assert len(set(turns)) > 5
     assert bench.upward.looks == 1
+
+
+async def test_many_small_snapshots_together_let_others_run_too() -> None:
+    bench = Bench()
+    clock = bench.engine.clock
+    assert isinstance(clock, ManualClock)
+    subtasks = [SubtaskId("small", number) for number in range(50)]
+    longest = last = 0.0
+    async with bench.running():
+        bench.writer.expect(1, len(subtasks))
+        for subtask in subtasks:
+            bench.add(subtask, 1, Slowly(1, freezing=lambda: clock.advance(0.001)))
+        while len(bench.acknowledged(1)) < len(subtasks):
+            last = clock.now
+            await asyncio.sleep(0)
+            longest = max(longest, clock.now - last)
+    assert longest < 0.0025
 
 
 def test_captured_section_freezes_value_by_value_and_stops_at_an_error() -> None:
