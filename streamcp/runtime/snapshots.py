@@ -25,14 +25,15 @@ from streamcp.elements import Batch, InFlight
 from streamcp.errors import SerializationError, StorageError
 from streamcp.identifiers import SubtaskId
 from streamcp.runtime.gateway import DataWriter, TaskContext
-from streamcp.runtime.waking import Wakeup
+from streamcp.runtime.waking import TURN, Wakeup
 from streamcp.serialization.captured import Captured
 from streamcp.storage.in_thread import in_thread
 
-# A slice of freezing is as long as the other tasks took before it, so that freezing gets half of
-# a busy thread and its end does not depend on the number of tasks; within these bounds, so that
-# small snapshots are frozen at once and no user's coroutine waits long.
-SHORTEST_FREEZE = 0.002
+# Freezing works in slices, one per turn of the event loop. While the other tasks leave time to
+# spare, short ones use all of it, and a record hardly waits for them. Of a thread that is busy for
+# whole turns freezing gets half, a slice as long as the others took: so its end does not depend on
+# the number of tasks. No user's coroutine waits longer than the longest.
+SHORTEST_FREEZE = 0.0005
 LONGEST_FREEZE = 0.01
 
 
@@ -235,7 +236,8 @@ class SnapshotWriter:
         self._context.end_of_slice(now)
         await asyncio.sleep(0)
         resumed = self._context.clock.monotonic()
-        self._until = resumed + min(max(resumed - now, SHORTEST_FREEZE), LONGEST_FREEZE)
+        others = resumed - now
+        self._until = resumed + (SHORTEST_FREEZE if others < TURN else min(others, LONGEST_FREEZE))
 
     def _decline(self, snapshot: SubtaskSnapshot, reason: FailureReason, detail: str) -> None:
         self.drop(snapshot.checkpoint_id)

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 import streamcp as sc
 from streamcp.checkpoint.failure_reason import FailureReason
 from streamcp.checkpoint.snapshot import Section, SectionHandle, SubtaskStatistics
@@ -225,6 +227,29 @@ async def test_many_small_snapshots_together_let_others_run_too() -> None:
             await asyncio.sleep(0)
             longest = max(longest, clock.now - last)
     assert longest < 0.0025
+
+
+@pytest.mark.parametrize(
+    ("others", "frozen"), [(0.0, 0.0005), (0.004, 0.0005), (0.006, 0.006), (0.2, 0.01)]
+)
+async def test_slices_of_freezing_are_short_while_there_is_time_and_half_of_a_busy_thread(
+    others: float, frozen: float
+) -> None:
+    bench = Bench()
+    clock = bench.engine.clock
+    assert isinstance(clock, ManualClock)
+    slices: list[float] = []
+    async with bench.running():
+        bench.writer.expect(1, 1)
+        bench.add(A, 1, Slowly(500, freezing=lambda: clock.advance(0.0001)))
+        while not bench.acknowledged(1):
+            clock.advance(others)
+            before = clock.now
+            await asyncio.sleep(0)
+            slices.append(clock.now - before)
+    # The last slice is what was left; the time of a step and of looking at the clock is extra.
+    typical = sorted(slices)[len(slices) // 2]
+    assert frozen <= typical <= frozen * 1.1 + 0.00015
 
 
 def test_captured_section_freezes_value_by_value_and_stops_at_an_error() -> None:
