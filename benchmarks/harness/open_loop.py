@@ -8,7 +8,7 @@ with the system, a job that is dead finds what became due meanwhile, and the lat
 counted from intended times leaves nothing out. Making the records is part of the job's cost.
 
 The driver knows how late it was itself. Where that is more than a tenth of a percentile, the
-percentile tells of the driver.
+percentile tells of the driver; and where others had the job's processor, of them.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from benchmarks.harness.histogram import Histogram
 SECOND = 1_000_000_000
 NUMBER = 8  # bytes of each number on the way from the driver
 LATENESS = 0.1  # of the reported percentile
+TAKEN = 0.02  # of the time, that others may have the job's processor
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,15 @@ class Intake(asyncio.Protocol):
 def now() -> int:
     """The clock of all stamps, in nanoseconds."""
     return time.monotonic_ns()
+
+
+def waited_for_processor() -> float:
+    """Seconds that this thread could have run and others did; 0 where the system does not tell."""
+    try:
+        text = Path("/proc/thread-self/schedstat").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    return int(text.split()[1]) / SECOND
 
 
 def use_core_of(*, driver: bool) -> None:

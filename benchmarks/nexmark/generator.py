@@ -60,8 +60,8 @@ class Auctioneering:
     """What is drawn how often.
 
     `hot_auctions`, `hot_bidders` and `hot_sellers` are shares from 0 to 1; `rate` is in events per
-    second of event time; events are out of order within groups of `out_of_order`. Without `bids` they
-    are left out, for queries that do not look at them: making them takes most of the time."""
+    second of event time; events are out of order within groups of `out_of_order`. Without `bids`
+    they are left out, for queries that do not look at them: making them takes most of the time."""
 
     seed: int = 0
     rate: int = 10_000

@@ -78,11 +78,9 @@ def _rows(share: float, mode: str, all_ran: Sequence[Ran], seed: int) -> list[Ro
     at = f"{mode}, {share:.0%} of it"
     complete = all(ran.records == ran.due for ran in all_ran)
     rows = [check(f"every record has come, {at}", complete)]
-    kept = [ran for ran in all_ran if not ran.rejected]
+    kept = [ran for ran in all_ran if not ran.rejected_at(0.99)]
     if not kept:
-        late = max(ran.lateness.quantile(0.99) for ran in all_ran)
-        reason = f"rejected: the driver was up to {late:.2f} ms late (p99), over a tenth of the p99"
-        return [*rows, skipped(f"latency, {at}", reason)]
+        return [*rows, skipped(f"latency, {at}", f"rejected: {all_ran[0].rejected_at(0.99)}")]
     seconds = [second for ran in kept for second in ran.seconds]
     judged = mode == "unaligned" and share in JUDGED
     detail = _detail(kept, len(all_ran) - len(kept))
@@ -115,7 +113,7 @@ def _detail(kept: Sequence[Ran], rejected: int) -> str:
     checkpoints = sum(len(ran.checkpoints) for ran in kept)
     text = f"n = {together.count:,}, max {together.maximum:.1f}, naively {naive:.2f} ms"
     text += f"; {checkpoints} checkpoints" if checkpoints else ""
-    return text + (f"; {rejected} runs rejected: the driver was late" if rejected else "")
+    return text + (f"; {rejected} runs rejected" if rejected else "")
 
 
 SUITE = Suite("latency", {"latency": latency}, FULL, QUICK)

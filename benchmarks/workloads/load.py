@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.harness import Row, Run, Suite, median_row, skipped
-from benchmarks.harness.open_loop import is_rejected
 from benchmarks.harness.recorder import backlog
 from benchmarks.harness.sustainable import growth
 from benchmarks.workloads.running import Load, Ran, run_open
@@ -70,7 +69,12 @@ def _rows(at: str, spec: Load, ran: Ran, *, shows_latency: bool) -> list[Row]:
     waiting = spec.measured(backlog(ran.slices, spec.schedule.times()))
     rows = [
         *_checkpoint_rows(at, done, len(ran.checkpoints)),
-        Row(f"backlog grows by, {at}", growth(waiting, spec.rate), "of the load"),
+        Row(
+            f"backlog grows by, {at}",
+            growth(waiting, spec.rate),
+            "of the load",
+            detail=f"others had the job's processor for {ran.waited / ran.took:.0%} of the time",
+        ),
     ]
     if shows_latency:
         rows.append(_latency_row(f"latency p90, {at}", ran))
@@ -78,10 +82,10 @@ def _rows(at: str, spec: Load, ran: Ran, *, shows_latency: bool) -> list[Row]:
 
 
 def _latency_row(name: str, ran: Ran) -> Row:
-    reported, late = ran.latency.quantile(SHOWN), ran.lateness.quantile(SHOWN)
-    if is_rejected(ran.lateness, reported, SHOWN):
-        return skipped(name, f"rejected: the driver was {late:.2f} ms late")
-    return Row(name, reported, "ms")
+    reason = ran.rejected_at(SHOWN)
+    if reason:
+        return skipped(name, f"rejected: {reason}")
+    return Row(name, ran.latency.quantile(SHOWN), "ms")
 
 
 def _checkpoint_rows(at: str, done: Sequence[Mapping[str, Any]], begun: int) -> list[Row]:

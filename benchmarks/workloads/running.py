@@ -17,12 +17,14 @@ from benchmarks.harness import in_fresh_process
 from benchmarks.harness.histogram import Histogram, merged
 from benchmarks.harness.open_loop import (
     SECOND,
+    TAKEN,
     Intake,
     Schedule,
     driver,
     is_rejected,
     now,
     use_core_of,
+    waited_for_processor,
 )
 from benchmarks.harness.recorder import Recorder, backlog, checkpoint_json
 from benchmarks.harness.sustainable import highest_sustained, is_sustained
@@ -79,6 +81,7 @@ class Ran:
     records: int
     took: float
     processor: float
+    waited: float
     lateness: Histogram
 
     @property
@@ -86,10 +89,13 @@ class Ran:
         """All that counts."""
         return merged(self.seconds)
 
-    @property
-    def rejected(self) -> bool:
-        """The driver was too late for the p99 to tell of the job."""
-        return is_rejected(self.lateness, self.latency.quantile(0.99))
+    def rejected_at(self, share: float) -> str:
+        """Why a percentile does not tell of the job, if it does not."""
+        if self.waited > TAKEN * self.took:
+            return f"others had its processor for {self.waited / self.took:.0%} of the time"
+        if is_rejected(self.lateness, self.latency.quantile(share), share):
+            return f"the driver was {self.lateness.quantile(share):.2f} ms late"
+        return ""
 
     def as_json(self) -> dict[str, Any]:
         """Everything, for figures."""
@@ -118,7 +124,7 @@ async def cell(spec: Any) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = checkpoints_of(load, Path(folder))
         job = _job(load, intake, recorder, checkpoints)
-        used = time.process_time()
+        used, waited = time.process_time(), waited_for_processor()
         async with ended_at_once(job) as running:
             if load.drain:
                 await running.wait_finished()
@@ -126,6 +132,7 @@ async def cell(spec: Any) -> dict[str, Any]:
                 await _sleep_until(intake.begun + round((load.warm + load.seconds) * SECOND))
             taken = running.view().checkpoints
         used = time.process_time() - used
+        waited = waited_for_processor() - waited
     begun_ms = time.time() * 1000 - (time.monotonic_ns() - intake.begun) / 1e6
     start = intake.begun + round(load.warm * SECOND)
     return {
@@ -137,6 +144,7 @@ async def cell(spec: Any) -> dict[str, Any]:
         "records": len(recorder.latencies),
         "took": (recorder.last - intake.begun) / SECOND,
         "processor": used,
+        "waited": waited,
     }
 
 

@@ -21,7 +21,7 @@ from benchmarks.harness.histogram import Histogram, merged, quantile
 from benchmarks.harness.open_loop import SECOND, Intake, Schedule, is_rejected
 from benchmarks.harness.recorder import backlog
 from benchmarks.harness.sustainable import highest_sustained, is_sustained
-from benchmarks.workloads import failure, latency, load, transient
+from benchmarks.workloads import failure, latency, load, running, transient
 from benchmarks.workloads.counting import key
 from benchmarks.workloads.surviving import AppendingSink, Written, read_written
 
@@ -146,6 +146,19 @@ def test_a_run_is_rejected_if_its_driver_was_later_than_a_tenth_of_the_p99(
 def test_a_run_without_percentile_is_rejected() -> None:
     assert is_rejected(Histogram([1000] * 20_000), math.nan)
     assert is_rejected(Histogram(), 10.0)
+
+
+def ran(*, waited: float, late: int) -> running.Ran:
+    """A run of ten seconds whose latencies are all 10 ms."""
+    latencies = [Histogram([10_000_000] * 20_000)]
+    lateness = Histogram([late] * 20_000)
+    return running.Ran(latencies, latencies[0], [], [], 1, 1, 10.0, 5.0, waited, lateness)
+
+
+def test_a_run_is_rejected_for_its_driver_or_for_what_others_took() -> None:
+    assert ran(waited=0.1, late=500_000).rejected_at(0.99) == ""
+    assert "driver" in ran(waited=0.1, late=1_500_000).rejected_at(0.99)
+    assert "3% of the time" in ran(waited=0.3, late=500_000).rejected_at(0.99)
 
 
 # ---- the histogram
