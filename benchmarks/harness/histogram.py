@@ -1,8 +1,8 @@
-"""Latencies as a histogram, log-linear as HdrHistogram's with three significant digits.
+"""Latencies as a histogram, in the buckets of `streamcp compare`: three significant digits.
 
-Made after the run, of an array of all values: recording one costs the job no more than an append,
-and a library would do no more. The buckets are published, so that whoever doubts a percentile can
-count again.
+Made after the run, of an array of all values: recording one costs the job no more than an append.
+Several are asked at once without being merged, as a bootstrap needs it. The buckets are published,
+so that whoever doubts a percentile can count again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
-_DIGITS = 11  # binary ones that are kept: a bucket is at most a thousandth of its value wide
-_BEYOND = 100  # so many values must be above a percentile before it is shown
+from streamcp.compare.histogram import ENOUGH_BEYOND, bucket_of
+from streamcp.compare.histogram import Histogram as Counts
+
 UNIT = 1000  # nanoseconds: no reading of the clock tells more of a batch
 SHARES = (0.5, 0.9, 0.99, 0.999)
 
@@ -27,14 +28,11 @@ class Histogram:
         self, values: Iterable[int] = (), buckets: Iterable[Sequence[int]] | None = None
     ) -> None:
         if buckets is None:
-            buckets = Counter(_bucket(max(value, 0) // UNIT) for value in values).items()
+            buckets = _bucketed(Counter(value // UNIT for value in values)).items()
         ordered = sorted((lowest, count) for lowest, count in buckets)
         self.buckets: Sequence[tuple[int, int]] = ordered
         self._lowest = [lowest for lowest, _ in ordered]
         self._upto = list(accumulate((count for _, count in ordered), initial=0))
-
-    def __add__(self, other: Histogram) -> Histogram:
-        return merged([self, other])
 
     @property
     def count(self) -> int:
@@ -80,18 +78,22 @@ def quantile(histograms: Sequence[Histogram], share: float) -> float:
     """The same of all values together, without merging: for a bootstrap, which asks often."""
     count = sum(one.count for one in histograms)
     rank = math.ceil(share * count)
-    if count - rank < _BEYOND:
+    if count - rank < ENOUGH_BEYOND:
         return math.nan
     places = sorted({lowest for one in set(histograms) for lowest in one.lowest})
     found = bisect_left(places, rank, key=lambda at: sum(one.upto(at) for one in histograms))
     return _highest(places[found])
 
 
-def _bucket(value: int) -> int:
-    shift = max(value.bit_length() - _DIGITS, 0)
-    return value >> shift << shift
+def _bucketed(microseconds: Mapping[int, int]) -> Counter[int]:
+    found = Counter[int]()
+    for value, count in microseconds.items():
+        found[bucket_of(value)] += count
+    return found
 
 
 def _highest(lowest: int) -> float:
     """The end of a bucket, in milliseconds."""
-    return (lowest + (1 << max(lowest.bit_length() - _DIGITS, 0))) / 1000
+    end = Counts({lowest: 1}).maximum
+    assert end is not None
+    return end * 1000

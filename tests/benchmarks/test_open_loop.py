@@ -171,10 +171,10 @@ VALUES = st.builds(
 
 
 @given(VALUES, st.floats(0.05, 0.5))
-def test_a_percentile_is_right_to_a_thousandth(values: list[int], share: float) -> None:
+def test_a_percentile_is_right_to_a_hundredth(values: list[int], share: float) -> None:
     exact = sorted(values)[math.ceil(share * len(values)) - 1] / 1e6
     found = Histogram(values).quantile(share)
-    assert exact <= found <= exact * (1 + 2**-10) + 0.001
+    assert exact <= found <= exact * 1.01 + 0.001
 
 
 def test_a_percentile_needs_a_hundred_values_beyond_it() -> None:
