@@ -23,6 +23,7 @@ from benchmarks.harness.recorder import backlog
 from benchmarks.harness.sustainable import highest_sustained, is_sustained
 from benchmarks.workloads import failure, latency, load, running, transient
 from benchmarks.workloads.counting import key
+from benchmarks.workloads.killing import Life
 from benchmarks.workloads.surviving import AppendingSink, Written, read_written
 
 SPLITS = 4
@@ -283,7 +284,7 @@ def test_a_write_that_a_kill_has_cut_off_does_not_count(tmp_path: Path) -> None:
 def accounted(pairs: list[tuple[int, int]], count: int) -> list[float]:
     """Write (index, count of its key), and account for it: not lost, counted once, again."""
     schedule = Schedule(1000, count)
-    life = failure.Life(schedule, begun=7)
+    life = Life(schedule, begun=7)
     times = schedule.times()
     stamps = [7 + times.intended(index) for index, _ in pairs]
     life.written = [Written(10, stamps, [number for _, number in pairs])]
