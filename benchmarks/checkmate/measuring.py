@@ -58,7 +58,7 @@ class Sizes:
     modes: Sequence[str] = MODES
 
 
-FULL = Sizes({"q1": 8000, "q3": 6000, "q8": 6000, "q12": 8000, "cyclic": 1500}, 12.0, 6.0, 1.0)
+FULL = Sizes({"q1": 8000, "q3": 6000, "q8": 6000, "q12": 8000, "cyclic": 1500}, 9.0, 5.0, 1.0)
 QUICK = Sizes({"q3": 2000, "q12": 2000}, 4.0, 1.5, 0.5, (0.0,), ("unaligned",))
 
 

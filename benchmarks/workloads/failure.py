@@ -46,7 +46,7 @@ class Sizes:
     rate: int | None = None
 
 
-FULL = Sizes(3, 400_000, 6.0, 20.0, (1.0, 5.0))
+FULL = Sizes(3, 400_000, 6.0, 16.0, (1.0, 5.0))
 QUICK = Sizes(1, 100_000, 1.5, 6.0, (0.5,), ("unaligned",), rate=20_000)
 
 

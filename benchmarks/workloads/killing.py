@@ -15,6 +15,7 @@ from benchmarks.harness.histogram import Histogram
 from benchmarks.harness.open_loop import SECOND, Schedule, driver, now
 from benchmarks.workloads.surviving import Written, read_written
 
+NEVER = "not until the end of the load"
 CHILD = "benchmarks.workloads.surviving"
 
 
@@ -87,18 +88,20 @@ def time_rows(at: str, life: Life, checkpoints: int) -> list[Row]:
     details = {
         "restored": f"{records:,} records in flight; {checkpoints} checkpoints before the kill",
     }
+    missing = {} if checkpoints else {"restored": "no checkpoint was complete: it began anew"}
     return [
         seconds_row(
             f"kill → {name}, {at}",
             None if moment is None else (moment - life.killed) / SECOND,
             details.get(name, ""),
+            missing.get(name, NEVER),
         )
         for name, moment in moments.items()
     ]
 
 
-def seconds_row(name: str, seconds: float | None, detail: str = "") -> Row:
-    """A time, or that it never came."""
+def seconds_row(name: str, seconds: float | None, detail: str = "", missing: str = NEVER) -> Row:
+    """A time, or why it never came."""
     if seconds is None:
-        return skipped(name, "not until the end of the load")
+        return skipped(name, missing)
     return Row(name, seconds, "s", detail=detail)

@@ -35,7 +35,7 @@ class Sizes:
     rate: int | None = None
 
 
-FULL = Sizes(probe=4, probe_warm=1.0, rush=400_000, seconds=6, warm=2.0, processes=3)
+FULL = Sizes(probe=4, probe_warm=1.0, rush=400_000, seconds=5, warm=1.5, processes=3)
 QUICK = Sizes(
     *(1, 0.5, 100_000, 1, 0.5, 1), shares=(0.5,), modes=("none", "unaligned"), rate=100_000
 )

@@ -35,7 +35,7 @@ class Sizes:
     modes: Sequence[str] = MODES
 
 
-FULL = Sizes(seconds=4, warm=1.0)
+FULL = Sizes(seconds=3, warm=1.0)
 QUICK = Sizes(2, 0.5, shares=(0.5, 2.0), modes=("aligned", "unaligned"))
 
 
