@@ -24,7 +24,7 @@ from benchmarks.checkmate.queries import STATES, q1, q3, q8, q12
 from benchmarks.checkmate.reachability import cyclic
 from benchmarks.harness import Row, Run, Suite, check, skipped
 from benchmarks.harness.histogram import Histogram, merged
-from benchmarks.harness.open_loop import SECOND, Intake, Schedule, is_rejected
+from benchmarks.harness.open_loop import SECOND, TAKEN, Intake, Schedule, is_rejected
 from benchmarks.harness.recorder import Recorder
 from benchmarks.nexmark.generator import Auctioneering, events
 from benchmarks.nexmark.model import Auction, Bid, Person
@@ -169,7 +169,7 @@ def _rows(
     seconds, slices = _latencies(life, warm)
     completed = [one for one in life.first if one["event"] == "CheckpointCompleted"]
     rows = [
-        *_latency_rows(f"{cell}", merged(seconds), life.lateness),
+        *_latency_rows(f"{cell}", merged(seconds), life),
         *_checkpoint_rows(f"{cell}", completed),
         *time_rows(f"{cell}", life, len(completed)),
         *account_rows(cell, life, made),
@@ -193,7 +193,11 @@ def _latencies(life: Life, warm: float) -> tuple[list[Histogram], list[list[floa
     return recorder.by_second(start, (life.killed - start) // SECOND), recorder.slices(life.begun)
 
 
-def _latency_rows(at: str, latency: Histogram, lateness: Histogram) -> list[Row]:
+def _latency_rows(at: str, latency: Histogram, life: Life) -> list[Row]:
+    if life.waited > TAKEN:
+        reason = f"rejected: others had its processor for {life.waited:.0%} of the time"
+        return [skipped(f"latency, {at}", reason)]
+    lateness = life.lateness
     if is_rejected(lateness, latency.quantile(0.9), 0.9):
         late = lateness.quantile(0.9)
         return [skipped(f"latency, {at}", f"rejected: the driver was {late:.2f} ms late (p90)")]

@@ -97,12 +97,14 @@ def _rows(at: str, life: Life) -> tuple[list[Row], dict[str, Any]]:
     caught = caught_up(slices, backlog_of_distinct(life), killed)
     completed = [line for line in life.first if line["event"] == "CheckpointCompleted"]
     rows = [
+        Row(f"share of the time that others had its processor, {at}", life.waited),
         *time_rows(at, life, len(completed)),
         seconds_row(f"kill → caught up, {at}", None if caught is None else caught - killed),
         *account_rows(at, life),
     ]
     raw = {
         "killed": killed,
+        "waited": life.waited,
         "caught_up": caught,
         "slices": slices,
         "backlog": backlog(slices, times),

@@ -33,6 +33,15 @@ class Life:
     again: Sequence[Written] = ()
     lateness: Histogram = field(default_factory=Histogram)
 
+    @property
+    def waited(self) -> float:
+        """The share of the time before the kill in which others had the job's processor."""
+        if not self.first:
+            return 0.0
+        last = self.first[-1]
+        share: float = last["waited"] / ((last["at"] - self.begun) / SECOND)
+        return share
+
     def when(self, event: str) -> int | None:
         """When something was first told after the kill."""
         return next((line["at"] for line in self.second if line["event"] == event), None)

@@ -2,7 +2,7 @@
 
 The job is made by `spec["job"]`, a function as `MODULE:NAME`. Its sink appends to a file, a write
 per batch, which the system keeps when the process is killed. It prints, each with the time of the
-clock, when it began and what happens to the job.
+clock and how long it has waited for the processor, when it began and what happens to the job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import streamcp as sc
-from benchmarks.harness.open_loop import Intake, Schedule, now, use_core_of
+from benchmarks.harness.open_loop import Intake, Schedule, now, use_core_of, waited_for_processor
 from benchmarks.workloads.counting import PARALLELISM
 from streamcp.config import Mode
 from streamcp.observability.events import CheckpointCompleted, Event
@@ -71,7 +71,7 @@ def read_written(file: Path) -> Iterator[Written]:
 
 
 def _say(**values: Any) -> None:
-    print(json.dumps(values), flush=True)
+    print(json.dumps(values | {"waited": waited_for_processor()}), flush=True)
 
 
 def _say_event(event: Event) -> None:
