@@ -7,6 +7,8 @@ from benchmarks.checkmate import measuring as checkmate
 from benchmarks.endurance import suite as endurance
 from benchmarks.harness import Suite
 from benchmarks.nexmark import measuring as nexmark
+from benchmarks.peers import checkpoints as peers_checkpoints
+from benchmarks.peers import rates as peers
 from benchmarks.workloads import failure, latency, load, transient
 
 _MODULES = (
@@ -24,6 +26,8 @@ _MODULES = (
     transient,
     failure,
     checkmate,
+    peers,
+    peers_checkpoints,
 )
 
 SUITES: tuple[Suite[Any], ...] = tuple(module.SUITE for module in _MODULES)

@@ -1,0 +1,110 @@
+"""The floor: a bare loop, and a bare pool of coroutines, that call the same functions.
+
+No batches, no steps, no way to stop and go on. Nothing written in Python can be much faster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from benchmarks.peers.work import (
+    CALLS_AT_ONCE,
+    FIRST,
+    Results,
+    Task,
+    ask,
+    is_kept,
+    key_of,
+    scale,
+    serve,
+    shift,
+    time_of,
+)
+
+BATCH = 512  # records after which the loop looks for windows that are over
+
+
+def stateless(task: Task) -> Results:
+    results = Results()
+    results.begin()
+    count = total = 0
+    for value in range(task.records):
+        scaled = scale(value)
+        if is_kept(scaled):
+            count += 1
+            total += shift(scaled)
+    results.count, results.total = count, total
+    results.end()
+    return results
+
+
+def count(task: Task) -> Results:
+    results = Results()
+    results.begin()
+    counts: dict[int, int] = {}
+    count = total = 0
+    for value in range(task.records):
+        scaled = scale(value)
+        if is_kept(scaled):
+            key = key_of(scaled)
+            number = counts[key] = counts.get(key, 0) + 1
+            result = (key, number)
+            count += 1
+            total += result[1]
+    results.count, results.total = count, total
+    results.end()
+    return results
+
+
+def windows(task: Task) -> Results:
+    results = Results()
+    results.begin()
+    counts: dict[tuple[int, int], int] = {}
+    newest = FIRST
+    for first in range(0, task.records, BATCH):
+        for value in range(first, min(first + BATCH, task.records)):
+            time = time_of(value)
+            if time > newest:
+                newest = time
+            window = (key_of(value), time - time % 1000)
+            counts[window] = counts.get(window, 0) + 1
+        if newest % 1000 < 100:  # a batch is 51 ms long: a second has ended a moment ago
+            for window in [window for window in counts if window[1] + 1000 <= newest]:
+                results.add_window(counts.pop(window))
+    for number in counts.values():
+        results.add_window(number)
+    results.end()
+    return results
+
+
+async def _pool(n: int) -> list[int]:
+    answers = [0] * n
+    values = iter(range(n))
+
+    async def worker() -> None:
+        for value in values:
+            answers[value] = await ask(value)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(CALLS_AT_ONCE):
+            group.create_task(worker())
+    return answers
+
+
+def calls(task: Task) -> Results:
+    """On the event loop that streamcp has too, where it is installed."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        from asyncio import new_event_loop
+    results = Results()
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        results.begin()
+        answers = runner.run(_pool(task.records))
+    results.add_in_order(answers)
+    results.end()
+    return results
+
+
+if __name__ == "__main__":
+    serve("", {"stateless": stateless, "count": count, "windows": windows, "calls": calls})
