@@ -13,7 +13,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -46,32 +46,35 @@ async def ask(
         )
         module = f"benchmarks.peers.engines.{engine.module}"
         command = [engine.interpreter(home), "-m", module, json.dumps(asdict(task))]
-        return read_answer(engine.name, *await _run(command, folder, _environment(engine, home)))
+        environment = _environment(engine, home)
+        return read_answer(engine.name, *await run_group(command, Path(folder), environment))
 
 
-async def _run(
-    command: list[str], folder: str, environment: Mapping[str, str]
+async def run_group(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str]
 ) -> tuple[int, str, str]:
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=pipe,
-        stderr=pipe,
-        cwd=folder,
-        env=environment,
-        start_new_session=True,
-    )
+    """Run a command in `folder`, and kill what it has started and left; return its exit code and
+    what it printed. By files: who is left behind would keep a pipe open."""
+    out, errors = folder / "printed", folder / "errors"
+    with out.open("wb") as to, errors.open("wb") as errors_to:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=to,
+            stderr=errors_to,
+            cwd=folder,
+            env=dict(environment),
+            start_new_session=True,
+        )
     try:
-        out, errors = await asyncio.wait_for(process.communicate(), TIMEOUT)
+        code = await asyncio.wait_for(process.wait(), TIMEOUT)
     except TimeoutError:
         return -signal.SIGKILL, "", f"no answer in {TIMEOUT:.0f} s"
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-    assert process.returncode is not None
-    return process.returncode, out.decode(errors="replace"), errors.decode(errors="replace")
+    return code, out.read_text(errors="replace"), errors.read_text(errors="replace")
 
 
 def _environment(engine: Engine, home: Path) -> dict[str, str]:

@@ -25,8 +25,8 @@ from benchmarks.peers.work import Answer, expected
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Rounds, and those in which slow peers take part; seconds per run, with checkpoints more; where
-    the peers are installed."""
+    """Rounds, and those in which slow peers take part; seconds per run, with checkpoints more;
+    where the peers are installed."""
 
     rounds: int
     slow_rounds: int

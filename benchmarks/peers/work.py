@@ -1,7 +1,7 @@
 """What every engine does: the same functions on the same numbers, and how it tells what it did.
 
-Imported by the interpreter of each peer, so it needs the standard library alone, and nothing else of
-this checkout. A child gets one task as JSON, and answers with one line.
+Imported by the interpreter of each peer, so it needs the standard library alone, and nothing else
+of this checkout. A child gets one task as JSON, and answers with one line.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -96,7 +96,7 @@ class Results:
         self.count += 1
         self.total += value
 
-    def add_all(self, values: list[int]) -> None:
+    def add_all(self, values: Sequence[int]) -> None:
         """Many results at once."""
         self.count += len(values)
         self.total += sum(values)

@@ -1,4 +1,4 @@
-"""Kafka for engines that cannot do without: the mock broker that librdkafka carries, in this process.
+"""Kafka for engines that cannot do without: librdkafka's mock broker, in this process.
 
 It has topics and consumer groups, and keeps everything in memory; it knows no compacted topics.
 """

@@ -102,6 +102,8 @@ def run(flow: Dataflow, results: Results, recovery: RecoveryConfig | None = None
         recovery_config=recovery,
     )
     results.end()
+    if recovery is None:
+        results.extra.clear()  # it takes snapshots also when it drops them
     return results
 
 

@@ -52,7 +52,7 @@ def shifted(value: ts[int]) -> ts[int]:
 @csp.node
 def counted(value: ts[int]) -> ts[int]:
     with csp.state():
-        s_counts = {}
+        s_counts: dict = {}  # type: ignore[type-arg]  # csp reads it
     if csp.ticked(value):
         key = key_of(value)
         number = s_counts[key] = s_counts.get(key, 0) + 1
@@ -63,7 +63,7 @@ def counted(value: ts[int]) -> ts[int]:
 def counted_per_second(number: ts[int], over: ts[bool]) -> ts[object]:
     """The number that ticks together with the end of a second is the last one of it."""
     with csp.state():
-        s_counts = {}
+        s_counts: dict = {}  # type: ignore[type-arg]
     with csp.start():
         RESULTS.begin()
     with csp.stop():

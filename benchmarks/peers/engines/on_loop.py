@@ -6,6 +6,7 @@ No batches, no steps, no way to stop and go on. Nothing written in Python can be
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from benchmarks.peers.work import (
     CALLS_AT_ONCE,
@@ -91,14 +92,18 @@ async def _pool(n: int) -> list[int]:
     return answers
 
 
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
 def calls(task: Task) -> Results:
     """On the event loop that streamcp has too, where it is installed."""
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        from asyncio import new_event_loop
     results = Results()
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         results.begin()
         answers = runner.run(_pool(task.records))
     results.add_in_order(answers)

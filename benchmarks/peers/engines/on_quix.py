@@ -1,9 +1,9 @@
 """Quix Streams, with librdkafka's mock broker in the same process.
 
 The topic is filled before the clock runs, so the figures include Kafka's fetches, but no producer.
-The records carry the key that the count needs, which saves Quix Streams a second topic. No changelog
-topics, which the mock broker does not have; with checkpoints it commits each second, and its state
-is RocksDB's as always.
+The records carry the key that the count needs, which saves Quix Streams a second topic. Its state
+is in RocksDB, as always, without changelog topics, which the mock broker does not have; with
+checkpoints it commits each second.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ def numbers_of(task: Task, results: Results) -> Any:
 def run(job: sc.Job, results: Results) -> Results:
     ended = job.run()
     results.end()
-    results.extra["checkpoints"] = ended.completed_checkpoints
+    if job.settings().checkpoints is not None:
+        results.extra["checkpoints"] = ended.completed_checkpoints
     return results
 
 
@@ -51,7 +52,7 @@ def stateless(task: Task) -> Results:
     job = sc.Job("stateless")
     numbers = job.source(numbers_of(task, results))
 
-    async def sink(values: list[int]) -> None:
+    async def sink(values: Sequence[int]) -> None:
         results.add_all(values)
 
     numbers.map(scale).filter(is_kept).map(shift).sink(sink)
@@ -61,7 +62,7 @@ def stateless(task: Task) -> Results:
 def _counting(job: sc.Job, task: Task) -> Results:
     results = Results()
 
-    async def sink(values: list[tuple[int, int]]) -> None:
+    async def sink(values: Sequence[tuple[int, int]]) -> None:
         results.add_all([number for _, number in values])
 
     kept = job.source(numbers_of(task, results), name="numbers").map(scale).filter(is_kept)
@@ -82,7 +83,7 @@ def windows(task: Task) -> Results:
     results = Results()
     job = sc.Job("windows")
 
-    async def sink(values: list[sc.WindowResult[int, int]]) -> None:
+    async def sink(values: Sequence[sc.WindowResult[int, int]]) -> None:
         for window in values:
             results.add_window(window.value)
 
@@ -95,7 +96,7 @@ def calls(task: Task) -> Results:
     results = Results()
     job = sc.Job("calls")
 
-    async def sink(values: list[int]) -> None:
+    async def sink(values: Sequence[int]) -> None:
         results.add_in_order(values)
 
     numbers = job.source(numbers_of(task, results))
