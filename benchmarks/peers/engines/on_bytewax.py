@@ -1,4 +1,4 @@
-"""Bytewax: one worker, a source that gives 10,000 records at a time.
+"""Bytewax: one worker, a source that gives 100,000 records at a time.
 
 Bytewax runs its own `map` and `filter` as list comprehensions over a batch, so the size of the
 batches decides; the operators must be the built-in ones. Keys must be text: they come from a
@@ -38,7 +38,7 @@ from benchmarks.peers.work import (
     time_of,
 )
 
-BATCH = 10_000
+BATCH = 100_000
 WINDOW_BATCH = 1_000  # of the window workload: larger ones made it slower
 # Its watermark also moves with the system's clock: without a wait, records would be late whenever
 # the machine makes a pause.
