@@ -29,8 +29,12 @@ OUTSTANDING_CAPACITY = 1000
 RECORDS = 10**12  # of PyFlink's source: more than it can ever read
 
 STREAMCP = Engine("streamcp", "on_streamcp_checkpoints", None, {})
-THREAD = Engine("PyFlink, thread mode", "on_pyflink", "pyflink", {}, options={"mode": "thread"})
-PROCESS = Engine("PyFlink, process mode", "on_pyflink", "pyflink", {}, options={"mode": "process"})
+THREAD = Engine(
+    "PyFlink, thread mode", "on_pyflink_checkpoints", "pyflink", {}, options={"mode": "thread"}
+)
+PROCESS = Engine(
+    "PyFlink, process mode", "on_pyflink_checkpoints", "pyflink", {}, options={"mode": "process"}
+)
 JVM = Engine("Flink without Python", "on_flink_jvm", "pyflink", {})
 
 MODES = ("unaligned", "timeout 100 ms", "aligned")  # in Flink's words
@@ -171,7 +175,16 @@ async def outstanding(run: Run[Sizes]) -> Sequence[Row]:
         "call_seconds": run.sizes.call_seconds,
         "seconds": run.sizes.long_seconds / 2,
     }
-    peers = [Setting(PROCESS, "unaligned", calls, Goals(100.0))]
+    peers = [
+        Setting(
+            PROCESS,
+            "unaligned",
+            {"bundles": bundles, **calls},
+            Goals(100.0),
+            f", {bundles} bundles",
+        )
+        for bundles in ("default", "small")
+    ]
     return await beside(run, "outstanding", OUTSTANDING_CAPACITY, peers, **calls)
 
 

@@ -10,7 +10,6 @@ alone. Checkpoints go to files; the heap holds the state.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
@@ -29,16 +28,13 @@ from pyflink.datastream import (
     RuntimeContext,
     StreamExecutionEnvironment,
 )
-from pyflink.datastream.connectors import Sink
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 from pyflink.datastream.functions import AggregateFunction
 from pyflink.datastream.state import ValueStateDescriptor
 from pyflink.datastream.window import TumblingEventTimeWindows
 
-from benchmarks.peers.engines import flink_rest
 from benchmarks.peers.work import (
     CALLS_AT_ONCE,
-    SLOW_SECONDS,
     Results,
     Task,
     ask,
@@ -51,13 +47,6 @@ from benchmarks.peers.work import (
 )
 
 BUNDLE_RECORDS = "50000"
-BUNDLES = {
-    "default": {
-        "python.fn-execution.bundle.size": "1000",
-        "python.fn-execution.bundle.time": "1000",
-    },
-    "small": {"python.fn-execution.bundle.size": "100", "python.fn-execution.bundle.time": "50"},
-}
 
 
 def environment_of(
@@ -235,66 +224,6 @@ def calls(task: Task) -> Results:
     return run(answers, task, add_in_order)
 
 
-# ---- checkpoints
-
-
-def slow(value: int) -> int:
-    time.sleep(SLOW_SECONDS)
-    return value
-
-
-def discard(stream: DataStream) -> None:
-    """To Flink's own sink that drops everything, in Java."""
-    sink = "org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink"
-    stream.sink_to(Sink(sink))
-
-
-def _watch(environment: StreamExecutionEnvironment, port: int, task: Task) -> Results:
-    """Start the job, and watch its checkpoints. It is never asked to end: the group is killed."""
-    results = Results()
-    environment.execute_async("peers")
-    job = flink_rest.wait_running(port)
-    results.begin()
-    options = task.options
-    results.extra = flink_rest.watch(port, job, options["warm_up"], options["seconds"])
-    results.end()
-    return results
-
-
-def backpressure(task: Task) -> Results:
-    """source - by key - slow step - dealt out - sink, two subtasks each."""
-    port = flink_rest.free_port()
-    settings = flink_rest.settings(port, task.options["checkpoints"])
-    environment = environment_of(task, 2, settings | BUNDLES[task.options["bundles"]])
-    keyed = numbers_of(environment, task).key_by(key_of, Types.LONG())
-    discard(keyed.map(slow, Types.LONG()).rebalance())
-    return _watch(environment, port, task)
-
-
-class AskSlowly(AsyncFunction):
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    async def async_invoke(self, value: int) -> list[int]:
-        await asyncio.sleep(self._seconds)
-        return [value]
-
-
-def outstanding(task: Task) -> Results:
-    """source - calls - sink, one subtask each."""
-    port = flink_rest.free_port()
-    environment = environment_of(task, settings=flink_rest.settings(port, "unaligned"))
-    answers = AsyncDataStream.ordered_wait(
-        numbers_of(environment, task),
-        AskSlowly(task.options["call_seconds"]),
-        Time.minutes(10),
-        task.options["calls"],
-        Types.LONG(),
-    )
-    discard(answers)
-    return _watch(environment, port, task)
-
-
 if __name__ == "__main__":
     serve(
         "apache-flink",
@@ -304,7 +233,5 @@ if __name__ == "__main__":
             "count_with_checkpoints": count_with_checkpoints,
             "windows": windows,
             "calls": calls,
-            "backpressure": backpressure,
-            "outstanding": outstanding,
         },
     )
