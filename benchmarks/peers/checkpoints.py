@@ -58,7 +58,7 @@ class Sizes:
 
 
 FULL = Sizes(2, 5.0, 12.0, 35.0, 500, 2.0)
-QUICK = Sizes(1, 3.0, 4.0, 6.0, 500, 2.0, ("unaligned",))
+QUICK = Sizes(1, 3.0, 8.0, 12.0, 500, 2.0, ("unaligned",))
 
 
 NOTHING = Goals()

@@ -50,7 +50,7 @@ def ask(port: int, path: str) -> dict[str, Any]:
         return dict(json.load(answer))
 
 
-def wait_running(port: int, limit: float = 60.0) -> str:
+def wait_running(port: int, limit: float = 150.0) -> str:
     """Return the id of the only job once all of its tasks run. Raises TimeoutError."""
     end = time.monotonic() + limit
     while time.monotonic() < end:
