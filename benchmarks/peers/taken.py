@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -103,5 +104,6 @@ def compared(ours: Taken, peer: Taken, goals: Goals, seed: int) -> list[Row]:
         target = at_least(goals.p50)
         lower = peer.longest / statistics.median(ours.seconds)
         detail = "none of the peer's ended: so many times at least"
-        rows.insert(0, Row(f"{name}, p50", lower, "×", target=target, detail=detail))
+        row = Row(f"{name}, p50", lower, "×", (lower, math.inf), target, detail)
+        rows.insert(0, row)
     return rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import streamcp as sc
@@ -103,16 +103,16 @@ def told(
     }
 
 
-def backpressure(task: Task) -> Results:
+def backpressure(task: Task) -> sc.Job:
     """source - by key - slow step - dealt out - sink, two subtasks each."""
     job = job_of(task, 2)
     keyed = job.source(numbers_of(2), name="numbers").key_by(key_of)
     done = keyed.map(slow, concurrency=1, name="slow")
     done.rebalance().sink(sc.discard, name="out")
-    return run_blocking(lambda: _watch(job, task))
+    return job
 
 
-def outstanding(task: Task) -> Results:
+def outstanding(task: Task) -> sc.Job:
     """source - calls - sink, one subtask each."""
     seconds: float = task.options["call_seconds"]
 
@@ -124,7 +124,7 @@ def outstanding(task: Task) -> Results:
     numbers = job.source(numbers_of(1), name="numbers")
     answers = numbers.map(ask_slowly, concurrency=task.options["calls"], name="calls")
     answers.sink(sc.discard, name="out")
-    return run_blocking(lambda: _watch(job, task))
+    return job
 
 
 def with_payload(value: int) -> bytes:
@@ -140,21 +140,26 @@ async def slow_sink(record: bytes) -> None:
     await asyncio.sleep(SLOW_SECONDS)
 
 
-def flink_topology(task: Task) -> Results:
+def flink_topology(task: Task) -> sc.Job:
     """source - dealt out - each record five times - dealt out - slow sink, four subtasks each."""
     job = job_of(task, 4)
     payloads = job.source(numbers_of(4), name="numbers").map(with_payload, name="payload")
     many = payloads.rebalance().flat_map(five_times, name="five times")
     many.rebalance().for_each(slow_sink, concurrency=1, name="slow")
-    return run_blocking(lambda: _watch(job, task))
+    return job
+
+
+JOBS: Mapping[str, Callable[[Task], sc.Job]] = {
+    "backpressure": backpressure,
+    "outstanding": outstanding,
+    "flink_topology": flink_topology,
+}
+
+
+def watch(task: Task) -> Results:
+    """Run the job of the task, and tell its checkpoints."""
+    return run_blocking(lambda: _watch(JOBS[task.workload](task), task))
 
 
 if __name__ == "__main__":
-    serve(
-        "",
-        {
-            "backpressure": backpressure,
-            "outstanding": outstanding,
-            "flink_topology": flink_topology,
-        },
-    )
+    serve("", dict.fromkeys(JOBS, watch))
