@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import streamcp as sc
-from benchmarks.harness import Child, Row, at_most, check, fsync_time, median_row
+from benchmarks.harness import Child, Row, Run, Suite, at_most, check, fsync_time, median_row
 from streamcp.observability import events
 
 
@@ -38,6 +38,11 @@ class Sizes:
 
 FULL = Sizes(500, 2.0, 2500, 12)
 QUICK = Sizes(500, 1.0, 2000, 6)
+
+
+async def calls(run: Run[Sizes]) -> Sequence[Row]:
+    """500 calls under way: how fast are they durable, and which are made again after kill -9?"""
+    return await measure(run.sizes, run.say, run.seed)
 
 
 async def measure(sizes: Sizes, say: Callable[[str], None], seed: int) -> Sequence[Row]:
@@ -229,6 +234,9 @@ async def _take_checkpoints(
     assert taken is not None
     print(taken.checkpoint_id, flush=True)
     await asyncio.sleep(3600)
+
+
+SUITE = Suite("outstanding", {"calls": calls}, FULL, QUICK)
 
 
 if __name__ == "__main__":

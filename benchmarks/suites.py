@@ -2,32 +2,57 @@
 
 from typing import Any
 
-from benchmarks import backpressure, incremental, joins, journal, micro, timers, windows
+from benchmarks import incremental, joins, journal, micro, outstanding, timers, windows
 from benchmarks.checkmate import measuring as checkmate
 from benchmarks.endurance import suite as endurance
 from benchmarks.harness import Suite
 from benchmarks.nexmark import measuring as nexmark
 from benchmarks.peers import checkpoints as peers_checkpoints
 from benchmarks.peers import rates as peers
-from benchmarks.workloads import failure, latency, load, transient
+from benchmarks.workloads import (
+    capacity,
+    depth,
+    failure,
+    latency,
+    load,
+    long_records,
+    overhead,
+    position,
+    service_time,
+    skew,
+    state_size,
+    timeout,
+    transient,
+    unequal_inputs,
+)
 
 _MODULES = (
     micro,
-    backpressure,
-    endurance,
-    incremental,
-    journal,
     windows,
-    joins,
     timers,
-    nexmark,
+    joins,
+    journal,
+    incremental,
+    service_time,
+    capacity,
+    depth,
+    position,
+    skew,
+    unequal_inputs,
+    state_size,
+    long_records,
+    timeout,
+    overhead,
+    outstanding,
     latency,
     load,
     transient,
     failure,
     checkmate,
+    nexmark,
     peers,
     peers_checkpoints,
+    endurance,
 )
 
 SUITES: tuple[Suite[Any], ...] = tuple(module.SUITE for module in _MODULES)

@@ -14,7 +14,6 @@ import pytest
 
 import streamcp as sc
 from benchmarks import (
-    backpressure,
     incremental,
     joins,
     journal,
@@ -30,15 +29,7 @@ from benchmarks.harness.command import main
 from benchmarks.nexmark import measuring as nexmark
 
 MICRO = micro.Sizes(records=2000, calls=200, rounds=1, checkpoint_rounds=1, checkpoint_seconds=0.1)
-BACKPRESSURE = backpressure.Sizes(
-    service=0.005,
-    capacities=(5, 20),
-    checkpoints=2,
-    aligned={5: 1},
-    adaptive=1,
-    pause=0.0,
-    outstanding=outstanding.Sizes(calls=20, seconds=0.2, records=100, checkpoints=2),
-)
+OUTSTANDING = outstanding.Sizes(calls=20, seconds=0.2, records=100, checkpoints=2)
 ENDURANCE = Endurance(
     kills=1,
     flight_kills=1,
@@ -144,12 +135,8 @@ def test_incremental_writes_less(name: str, tmp_path: Path) -> None:
     assert bytes_["verdict"] == "met"
 
 
-@pytest.mark.parametrize("name", backpressure.SUITE.benchmarks)
-def test_backpressure_measures(name: str, tmp_path: Path) -> None:
-    rows = run(backpressure.SUITE, BACKPRESSURE, name, tmp_path)
-
-    # Whether a timeout was paid depends on what could be learned in so short a time.
-    assert [one for one in wrong(rows) if "timeouts paid" not in one[0]] == []
+def test_outstanding_calls_are_made_again_once_each(tmp_path: Path) -> None:
+    assert wrong(run(outstanding.SUITE, OUTSTANDING, "calls", tmp_path)) == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 and permissions are of POSIX systems")

@@ -1,0 +1,246 @@
+"""W12: what checkpoints cost a job in which nothing waits.
+
+Source → key_by → count → sink, four subtasks each, in all of one core: what checkpoints take,
+records lose. 256 records per channel keep it busy, and are worked off in a hundredth of a second:
+with many more the core would be a bottleneck behind long queues, and adaptive checkpoints
+unaligned.
+
+Windows with and without checkpoints take turns in one job. At an interval of ten seconds the cost
+is less than any machine drifts: it is calculated from that of ten a second.
+
+Flink lost 7.6 % to unaligned checkpoints every 100 ms (`remoteRebalance`, error bars overlap).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import streamcp as sc
+from benchmarks.harness import (
+    Row,
+    Run,
+    Suite,
+    Target,
+    at_most,
+    in_fresh_process,
+    median_row,
+    paired,
+    ratio_of_medians,
+    timed,
+)
+from benchmarks.workloads.saturation import JOB, channel_records, end_at_once
+from benchmarks.workloads.topology import Record, records
+from streamcp.config import Mode
+from streamcp.storage.reading import StoredJob
+
+PARALLELISM = 4
+CAPACITY = 256
+KEYS = 1000
+MODES: tuple[Mode, ...] = ("adaptive", "aligned", "unaligned")
+LIMITS: Mapping[str, float] = {"1s": 2.0, "100ms": 8.0}  # per cent of the throughput
+NOISE = Target(0.98, 1.02)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Per process and mode: pairs of windows, without and with checkpoints, by the interval; and
+    seconds per window, and before the first one."""
+
+    processes: int
+    warm_up: float
+    pairs: Mapping[str, int]
+    seconds: Mapping[str, float]
+
+
+FULL = Sizes(
+    processes=3,
+    warm_up=1.0,
+    pairs={"1s": 2, "100ms": 8},
+    seconds={"1s": 1.0, "100ms": 0.5},
+)
+QUICK = Sizes(processes=1, warm_up=0.3, pairs={"100ms": 2}, seconds={"100ms": 0.3})
+
+
+async def overhead(run: Run[Sizes]) -> Sequence[Row]:
+    """What does a checkpoint every 10 s, 1 s or 100 ms cost where nothing waits, in each mode?"""
+    windows: list[dict[str, Any]] = []
+    for process in range(run.sizes.processes):
+        run.say(f"process {process + 1} of {run.sizes.processes}")
+        modes = MODES if process % 2 == 0 else MODES[::-1]
+        spec = {"modes": modes} | asdict(run.sizes)
+        taken = await in_fresh_process(take_windows, spec)
+        windows += [window | {"process": process} for window in taken]
+    run.keep("windows", windows)
+    rows = [
+        row
+        for mode in MODES
+        for every in run.sizes.pairs
+        for row in _lost_rows(_of(windows, mode, every), mode, every)
+    ]
+    rows += [_seldom_row(_of(windows, mode, "100ms"), mode) for mode in MODES]
+    return rows + _switched_off_rows(windows)
+
+
+def _of(windows: Sequence[dict[str, Any]], mode: str, every: str) -> list[dict[str, Any]]:
+    return [one for one in windows if (one["mode"], one["every"]) == (mode, every)]
+
+
+def _lost_rows(windows: Sequence[dict[str, Any]], mode: str, every: str) -> list[Row]:
+    rate = 1e6 / statistics.median(one["without"]["clock"] for one in windows)
+    name = f"throughput lost to a checkpoint every {every}, {mode}"
+    completed = sum(one["completed"] for one in windows)
+    detail = f"{rate:,.0f} records/s without; {completed} checkpoints completed"
+    return [
+        median_row(
+            name, _lost(windows, "clock"), "%", target=at_most(LIMITS[every]), detail=detail
+        ),
+        median_row(f"{name}, of processor time", _lost(windows, "processor"), "%"),
+    ]
+
+
+def _lost(windows: Sequence[dict[str, Any]], of: str) -> list[float]:
+    return [(1 - one["without"][of] / one["with"][of]) * 100 for one in windows]
+
+
+def _seldom_row(windows: Sequence[dict[str, Any]], mode: str) -> Row:
+    lost = [value / 100 for value in _lost(windows, "clock")]
+    return median_row(
+        f"throughput lost to a checkpoint every 10s, {mode}",
+        lost,
+        "%",
+        target=at_most(LIMITS["1s"]),
+        detail="calculated: a hundredth of what ten a second cost",
+    )
+
+
+def _switched_off_rows(windows: Sequence[dict[str, Any]]) -> list[Row]:
+    """Adaptive that never has to escalate is aligned."""
+    beside = {
+        mode: [
+            one["with"]["processor"] / one["without"]["processor"]
+            for one in _of(windows, mode, "100ms")
+        ]
+        for mode in MODES
+    }
+    adaptive = [one for one in windows if one["mode"] == "adaptive"]
+    return [
+        ratio_of_medians(
+            "time per record with adaptive checkpoints / aligned, every 100ms, of processor time",
+            beside["adaptive"],
+            beside["aligned"],
+            target=NOISE,
+            detail="each by the windows without checkpoints beside it",
+        ),
+        Row(
+            "adaptive checkpoints that were escalated",
+            sum(one["escalated"] for one in adaptive),
+            target=at_most(0),
+            detail=f"of {sum(one['completed'] for one in adaptive)}",
+        ),
+        Row(
+            "records captured of channels by adaptive checkpoints",
+            sum(one["channel_records"] for one in adaptive),
+            target=at_most(0),
+            detail=f"of the {sum(one['looked_at'] for one in adaptive)} that were kept",
+        ),
+    ]
+
+
+# ---- the cell
+
+
+class Counted:
+    """A sink that counts, for all its subtasks."""
+
+    def __init__(self) -> None:
+        self.records = 0
+
+    async def write(self, records: Sequence[object], /) -> None:
+        self.records += len(records)
+
+
+def key_of(record: Record) -> int:
+    return record[0] % KEYS
+
+
+async def take_windows(spec: Any) -> list[dict[str, Any]]:
+    """Make pairs of windows, in one mode after the other."""
+    with tempfile.TemporaryDirectory() as folder:
+        counted = Counted()
+        job = sc.Job(
+            JOB,
+            checkpoints=sc.Checkpoints(to=folder),
+            parallelism=PARALLELISM,
+            channel_capacity=CAPACITY,
+        )
+        stream = job.source(records(PARALLELISM, 100), name="records").key_by(key_of)
+        stream.count(name="count").sink(lambda: counted, name="sink")
+        windows: list[dict[str, Any]] = []
+        async with end_at_once(job) as running:
+            await asyncio.sleep(spec["warm_up"])
+            job_of = _Windows(running, counted, Path(folder))
+            for mode in spec["modes"]:
+                running.set_mode(mode)
+                for every, pairs in spec["pairs"].items():
+                    windows += await job_of.take(mode, every, spec["seconds"][every], pairs)
+        return windows
+
+
+class _Windows:
+    """Measures pairs of windows of a running job."""
+
+    def __init__(self, running: sc.Running, counted: Counted, folder: Path) -> None:
+        self._running = running
+        self._counted = counted
+        self._folder = folder
+        self._seen = 0
+
+    async def take(
+        self, mode: Mode, every: str, seconds: float, pairs: int
+    ) -> list[dict[str, Any]]:
+        taken = await paired(
+            lambda: self._window(None, seconds), lambda: self._window(every, seconds), pairs
+        )
+        return [
+            {"mode": mode, "every": every, "without": without} | with_ for without, with_ in taken
+        ]
+
+    async def _window(self, every: str | None, seconds: float) -> dict[str, Any]:
+        """Seconds per million records; the checkpoints are looked at behind the window."""
+        self._running.set_interval(every)
+        before = self._counted.records
+        took = await timed(lambda: asyncio.sleep(seconds))
+        millions = (self._counted.records - before) / 1e6
+        self._running.set_interval(None)
+        time = {"clock": took.clock / millions, "processor": took.processor / millions}
+        return time if every is None else {"with": time} | await self._checkpoints()
+
+    async def _checkpoints(self) -> dict[str, Any]:
+        taken = self._running.view().checkpoints
+        while taken and taken[-1].outcome == "in_progress":
+            await asyncio.sleep(0.01)
+            taken = self._running.view().checkpoints
+        new = [one for one in taken if one.checkpoint_id > self._seen]
+        self._seen = max((one.checkpoint_id for one in new), default=self._seen)
+        stored = StoredJob(self._folder / JOB)
+        kept = {one.checkpoint_id for one in stored.completed()}
+        manifests = [
+            stored.load_manifest(one.checkpoint_id) for one in new if one.checkpoint_id in kept
+        ]
+        return {
+            "completed": sum(one.outcome == "completed" for one in new),
+            "escalated": sum(one.escalated_after is not None for one in new),
+            "looked_at": len(manifests),
+            "channel_records": sum(map(channel_records, manifests)),
+            "durable_delays": [one.durable_delay for one in new],
+            "state_bytes": [one.state_bytes for one in new],
+        }
+
+
+SUITE = Suite("overhead", {"overhead": overhead}, FULL, QUICK)
