@@ -119,10 +119,13 @@ class Saturated:
 
     @property
     def rate(self) -> float:
-        """Records per second that one subtask of the slow step has served since it settled."""
+        """Records per second that one subtask of the slow step has served since it settled; what it
+        should serve as long as that is none."""
         assert self._since is not None
         at, served = self._since
         served_since = self.service.served - served
+        if not served_since:
+            return 1 / self._topology.service
         return float(served_since / (time.perf_counter() - at) / self._topology.parallelism)
 
 
