@@ -1,0 +1,111 @@
+"""What an unaligned barrier takes across 64 × 64 channels whose queues are full.
+
+Sources → exchange → sinks, 64 subtasks each: 4,096 channels, each of which the barrier overtakes
+and whose records it captures. A sink takes one record at a time and awaits something slow, so the
+exchange is full; a checkpoint is triggered only when the sources have waited for room, and the
+sinks for nothing (see `backpressure`, whose smaller topology has the law for aligned ones).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import streamcp as sc
+from benchmarks.backpressure import Record, SlowService, wait_saturated
+from benchmarks.harness import Row, Run, Suite, at_most, main, median_row
+from streamcp.checkpoint.statistics import CheckpointStatistics
+
+PAYLOAD = 100  # bytes, of an object of its own in each record
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Subtasks on each side; records per channel; checkpoints; seconds per record in a sink."""
+
+    parallelism: int
+    capacity: int
+    checkpoints: int
+    service: float
+
+
+FULL = Sizes(64, 32, 30, 0.1)
+QUICK = Sizes(16, 16, 7, 0.02)
+
+
+def make_job(sizes: Sizes, service: SlowService, folder: str) -> sc.Job:
+    """The job; nothing but the queues limits its sources."""
+
+    @sc.source(splits=lambda: range(sizes.parallelism), batches=True)
+    async def records(split: int, position: int = 0) -> AsyncIterator[tuple[list[Record], int]]:
+        while True:
+            numbers = range(position, position + 64)
+            yield [(number, number.to_bytes(PAYLOAD, "big")) for number in numbers], position + 64
+            position += 64
+
+    job = sc.Job(
+        "wide",
+        checkpoints=sc.Checkpoints(to=folder, mode="unaligned"),
+        parallelism=sizes.parallelism,
+        channel_capacity=sizes.capacity,
+        restart=sc.Restart.none(),
+    )
+    spread = job.source(records(), name="records").rebalance()
+    spread.for_each(service.take, name="service", concurrency=1)
+    return job
+
+
+async def exchange(run: Run[Sizes]) -> Sequence[Row]:
+    """Saturate, take a checkpoint, and again."""
+    sizes, taken, filled = run.sizes, list[CheckpointStatistics](), list[float]()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            async with make_job(sizes, SlowService(sizes.service), folder).start() as running:
+                for number in range(sizes.checkpoints):
+                    run.say(f"checkpoint {number + 1} of {sizes.checkpoints}")
+                    filled.append(await wait_saturated(running))
+                    taken.append(await running.checkpoint())
+                    await asyncio.sleep(sizes.service)
+                raise _Enough  # to drain the queues would take minutes
+        except _Enough:
+            pass
+    return _rows(sizes, taken, filled)
+
+
+class _Enough(Exception):
+    """Ends a job at once."""
+
+
+def _rows(
+    sizes: Sizes, taken: Sequence[CheckpointStatistics], filled: Sequence[float]
+) -> list[Row]:
+    delays = [one.barrier_delay * 1000 for one in taken]
+    channels = sizes.parallelism**2
+    records = statistics.median(one.in_flight_records for one in taken)
+    name = f"{channels:,} channels"
+    return [
+        median_row(
+            f"unaligned barrier delay, {name}",
+            delays,
+            "ms",
+            target=at_most(50.0),
+            detail=f"max {max(delays):.1f} ms; {records:,.0f} records captured, queues "
+            f"{statistics.median(filled):.0%} full",
+        ),
+        median_row(
+            f"per channel, {name}", [one * 1000 / channels for one in delays], "µs"
+        ),
+        median_row(
+            f"durable delay, {name}", [(one.durable_delay or 0.0) * 1000 for one in taken], "ms"
+        ),
+    ]
+
+
+SUITE = Suite("scale.wide_exchange", {"wide_exchange": exchange}, FULL, QUICK)
+
+if __name__ == "__main__":
+    sys.exit(main([SUITE]))
