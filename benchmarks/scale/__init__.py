@@ -1,1 +1,1 @@
-"""What happens at scale: many subtasks, many keys, many channels, much to write and to read back."""
+"""What happens at scale: many subtasks, many keys, many channels, much to freeze and restore."""

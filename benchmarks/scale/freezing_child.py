@@ -11,8 +11,8 @@ import json
 import sys
 import tempfile
 import time
-from contextlib import asynccontextmanager, suppress
 from collections.abc import AsyncIterator, Awaitable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import streamcp as sc
@@ -64,7 +64,7 @@ class Measuring:
         self._accounts = accounts
         self._running = running
         self._all = accounts.order
-        self._few = accounts.order[:: 100]
+        self._few = accounts.order[::100]
 
     async def idle(self) -> dict[str, Any]:
         """A checkpoint while nothing else is done."""

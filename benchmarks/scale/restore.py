@@ -46,7 +46,8 @@ async def restore(run: Run[Sizes]) -> Sequence[Row]:
 
         await child("make")
         pairs = await paired(lambda: child("read"), lambda: child("restore"), sizes.rounds)
-    read, restored = (statistics.median(one.clock for one in some) for some in zip(*pairs))
+    read = statistics.median(one.clock for one, _ in pairs)
+    restored = statistics.median(one.clock for _, one in pairs)
     detail = (
         f"{sizes.keys:,} keys, {sizes.in_flight:,} records: {restored:.2f} s; pickle {read:.2f} s"
     )

@@ -39,8 +39,8 @@ class _Enough(Exception):
     """Ends a job at once."""
 
 
-def make_records(count: int) -> list[Record]:
-    return [(number, number.to_bytes(PAYLOAD, "big")) for number in range(count)]
+def make_records(first: int, stop: int) -> list[Record]:
+    return [(number, number.to_bytes(PAYLOAD, "big")) for number in range(first, stop)]
 
 
 class Bench:
@@ -61,10 +61,9 @@ class Bench:
         @sc.source(batches=True)
         async def records(position: int = 0) -> AsyncIterator[tuple[list[Record], int]]:
             self.runs.set()
-            every = make_records(self._in_flight)
-            while position < len(every):
-                stop = position + BATCH
-                yield every[position:stop], stop
+            while position < self._in_flight:
+                stop = min(position + BATCH, self._in_flight)
+                yield make_records(position, stop), stop
                 position = stop
             self.all_given.set()
             await asyncio.Event().wait()
@@ -87,8 +86,8 @@ async def make(folder: Path, keys: int, in_flight: int) -> None:
     accounts = {key: Account() for key in range(keys)}
     for key, account in accounts.items():
         update(key, account, None)  # type: ignore[arg-type]  # it does not look at the context
-    with open(folder / "pickled", "wb") as file:
-        pickle.dump((accounts, make_records(in_flight)), file, protocol=5)
+    content = (accounts, make_records(0, in_flight))
+    (folder / "pickled").write_bytes(pickle.dumps(content, protocol=5))
 
 
 async def restore(folder: Path, keys: int, in_flight: int) -> None:
@@ -102,7 +101,7 @@ async def restore(folder: Path, keys: int, in_flight: int) -> None:
         pass
 
 
-async def read(folder: Path) -> None:
+def read(folder: Path) -> None:
     """Read the file."""
     with open(folder / "pickled", "rb") as file:
         pickle.load(file)
@@ -118,7 +117,7 @@ async def main(what: str, folder: Path, keys: int, in_flight: int) -> None:
     if what == "restore":
         await restore(folder, keys, in_flight)
     else:
-        await read(folder)
+        read(folder)
     print(time.perf_counter() - started, time.process_time() - used)
 
 

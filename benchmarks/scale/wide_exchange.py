@@ -96,9 +96,7 @@ def _rows(
             detail=f"max {max(delays):.1f} ms; {records:,.0f} records captured, queues "
             f"{statistics.median(filled):.0%} full",
         ),
-        median_row(
-            f"per channel, {name}", [one * 1000 / channels for one in delays], "µs"
-        ),
+        median_row(f"per channel, {name}", [one * 1000 / channels for one in delays], "µs"),
         median_row(
             f"durable delay, {name}", [(one.durable_delay or 0.0) * 1000 for one in taken], "ms"
         ),

@@ -6,7 +6,7 @@ of the class that its step works with, and a key in the group whose records come
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from streamcp.errors import RestoreRefused
@@ -25,12 +25,12 @@ def classes_of_states(plan: PhysicalPlan) -> Mapping[str, type]:
     }
 
 
-def check_class(step: str, fresh: type | None, rows: Iterable[Row]) -> None:
+def check_class(step: str, fresh: type | None, rows: Sequence[Row]) -> None:
     """Refuse values that are of another class than `fresh`, which the step makes now."""
+    if fresh is None or {type(row[1]) for row in rows if len(row) > 2} <= {fresh}:
+        return  # looked at at once, since there may be millions
     for row in rows:
-        if fresh is None or is_removal(row) or is_part(row):
-            continue
-        if type(row[1]) is not fresh:
+        if not is_removal(row) and not is_part(row) and type(row[1]) is not fresh:
             raise RestoreRefused(
                 f"step {step!r} has state={fresh.__qualname__} now, and the checkpoint holds a "
                 f"{type(row[1]).__qualname__} of it; keep the class, whose fields may change, or "

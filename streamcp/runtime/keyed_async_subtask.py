@@ -336,7 +336,7 @@ class KeyedAsyncSubtask(PooledSubtask):
         """Take back the state, the pending list, or the state of a fused step."""
         if kind == "state" and name == self._node.label:
             for rows in values:
-                self._state.restore(rows)
+                self._state.restore(rows, one_group=True)
         elif kind == "pending":
             for entries in values:
                 for status, content in entries:

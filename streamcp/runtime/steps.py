@@ -375,7 +375,7 @@ class Chain:
         """Put the rows of a keyed step back."""
         run = next(run for run in self._keyed.values() if run.state.step == step)
         for rows in values:
-            run.state.restore(rows)
+            run.state.restore(rows, one_group=True)
 
     def restore_broadcast(self, step: str, values: list[Any]) -> None:
         """Put the broadcast state of a step back."""

@@ -22,6 +22,7 @@ from types import NoneType
 from typing import Any, Final
 
 from streamcp.elements import ListTimestamp
+from streamcp.serialization.columns import COLUMN_SHAPES
 from streamcp.serialization.shapes import Shape, UnwritableError
 
 _DTYPE: Final = re.compile(r"[<>|=]?[biufcmMSU]\d+(\[\w+\])?")
@@ -211,10 +212,12 @@ _OWN: Final = (
         tuple,
     ),
 )
-_BY_CLASS: Final[dict[type, Shape]] = {shape.cls: shape for shape in (*_STANDARD, *_OWN)}
+_BY_CLASS: Final[dict[type, Shape]] = {
+    shape.cls: shape for shape in (*_STANDARD, *_OWN, *COLUMN_SHAPES)
+}
 
 BUILTIN_SHAPES: Final[dict[str, Shape]] = {
-    **{shape.name: shape for shape in (*_STANDARD, *_OWN)},
+    **{shape.name: shape for shape in (*_STANDARD, *_OWN, *COLUMN_SHAPES)},
     "numpy.ndarray": _shape(object, "numpy.ndarray", _take_array, _make_array, str, tuple, bytes),
     "numpy.generic": _shape(object, "numpy.generic", _take_scalar, _make_scalar, str, bytes),
 }

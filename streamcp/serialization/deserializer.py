@@ -12,7 +12,9 @@ from typing import Any
 
 from streamcp.errors import SerializationError
 from streamcp.serialization.builtin_types import BUILTIN_SHAPES
+from streamcp.serialization.columns import INSTANCES, fields_of
 from streamcp.serialization.evolution import adapted_maker
+from streamcp.serialization.quick_reader import UNREAD, read_quickly
 from streamcp.serialization.reader import read_value
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.shapes import Make
@@ -67,13 +69,25 @@ class Deserializer:
         is missing in the registry or has changed so that its instances cannot be read; the
         message names the class and the remedy.
         """
-        return read_value(data, self.make)
+        try:
+            value = read_quickly(data, self.make)
+        except SerializationError:
+            raise
+        except Exception:  # a class's own code failed, or what is damaged: it is told there
+            value = UNREAD
+        return read_value(data, self.make) if value is UNREAD else value
 
     def make(self, number: int, values: Sequence[Any]) -> Any:
         """Return an instance of class `number` with the field `values`."""
         if type(number) is not int or not 0 <= number < len(self._makers):
             raise ValueError(f"there is no class {number!r} in a table of {len(self._makers)}")
         return self._makers[number](values)
+
+    def _instances(self, values: Sequence[Any]) -> list[Any]:
+        """Make a column of instances of one class."""
+        number, rows = fields_of(values)
+        made = [self.make(number, row) for row in rows[:1]]  # checks the number, finds the maker
+        return [*made, *map(self._makers[number], rows[1:])] if made else made
 
     def _first(self, number: int, values: Sequence[Any]) -> Any:
         """Find out how to make instances when the first one is met: a class of which the data
@@ -84,6 +98,8 @@ class Deserializer:
 
     def _maker(self, entry: Mapping[str, Any]) -> Make:
         name, kind, fields = entry["name"], entry["kind"], tuple(entry["fields"])
+        if name == INSTANCES and kind == "builtin":
+            return self._instances
         if kind == "builtin":
             return _builtin_maker(name, self._registry is None)
         if self._registry is None:

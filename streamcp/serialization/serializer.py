@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from streamcp.errors import SerializationError
 from streamcp.serialization.builtin_types import builtin_shape
+from streamcp.serialization.columns import Columns, Instances
 from streamcp.serialization.deserializer import Deserializer
 from streamcp.serialization.digest import digest
 from streamcp.serialization.evolution import types_of
@@ -61,6 +62,48 @@ class Serializer:
                 f"step {step!r}: a {type(value).__qualname__} cannot be written: {error}"
             ) from error
         return buffer.getvalue()
+
+    def dumps_rows(
+        self, keys: list[Any], values: list[Any], others: Sequence[Any] = (), *, step: str
+    ) -> bytes:
+        """Return rows of a key, a value and what `others` are in every row, as bytes: column by
+        column. Read back they are a list of tuples.
+
+        Raises SerializationError as `dumps` does."""
+        column: Any = values
+        classes = set(map(type, values))
+        if len(classes) == 1:
+            shape = self._registry.shape(cls := classes.pop())
+            if shape is not None and shape.fields:
+                (number,), take = self._writers.get(cls) or self.writer(cls)
+                column = Instances(number, map(take, values))
+        return self.dumps(Columns(keys, column, *((one,) for one in others)), step=step)
+
+    def dumps_taken(
+        self,
+        keys: list[Any],
+        number: int,
+        taken: list[tuple[Any, ...]],
+        others: Sequence[Any] = (),
+        *,
+        step: str,
+    ) -> bytes:
+        """The same of what `taken` has told of values of one class."""
+        columns = Columns(keys, Instances(number, taken), *((one,) for one in others))
+        return self.dumps(columns, step=step)
+
+    def taken(self, value: Any) -> tuple[int, tuple[Any, ...]] | None:
+        """The class number of an instance and the values of its fields, which keep what it is now,
+        if they are plain values; else None."""
+        known = self._writers.get(type(value))
+        if known is None:
+            return None
+        (number,), take = known
+        try:
+            values = take(value)
+        except Exception:  # writing it fails as well, and then says why
+            return None
+        return (number, values) if values and _ATOMS.issuperset(map(type, values)) else None
 
     def loads(self, data: bytes) -> Any:
         """Return the value in `data`, which this serializer wrote.

@@ -94,6 +94,16 @@ class EventEntry(ExpiringEntry):
 GAP = Entry(None, None, 0, sys.maxsize)
 
 
+SIMPLE: Row = ((),)
+"""What follows key and value in the row of a simple entry: there is no timer."""
+
+
+def is_simple(entry: Entry) -> bool:
+    """Say whether a row of the entry is its key and value, and no timer. It is stored beside
+    others, column by column."""
+    return entry.timers is None and type(entry) is Entry
+
+
 def has_timers(entry: Entry) -> bool:
     """Say whether a timer of the key is set."""
     return entry.timers is not None and any(entry.timers)

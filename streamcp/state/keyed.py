@@ -24,6 +24,7 @@ from streamcp.state.entries import (
     GAP,
     PROCESSING,
     REMOVED,
+    SIMPLE,
     Entry,
     Row,
     has_timer,
@@ -265,9 +266,12 @@ class KeyedState:
             return 0
         return self.parts.tally.changes_since(self._base.cut)
 
-    def restore(self, rows: Iterable[Row]) -> None:
+    def restore(self, rows: Iterable[Row], *, one_group: bool = False) -> None:
         """Put entries back, before the first record. Rows that come later count: a key that is
-        there already is replaced, or removed."""
+        there already is replaced, or removed. `one_group`: all rows are of keys of one group, as
+        those of a frame are."""
+        if one_group and self.parts is None and self._entry_class is Entry:
+            rows = self._restore_new(list(rows))
         for row in rows:
             if is_removal(row):
                 self.remove(row[0])
@@ -278,6 +282,24 @@ class KeyedState:
                     self.parts.apply(*row)
             else:
                 self._restore(*row)
+
+    def _restore_new(self, rows: list[Row]) -> list[Row]:
+        """Put the simple entries of new keys back, of one group: most of all restored rows. Returns
+        what there is from the first other row on."""
+        entries, epoch, changes = self.entries, self.epoch, self._changes
+        if not rows:
+            return rows
+        group = key_group(stable_hash(rows[0][0]), self._max_parallelism)
+        listed = self._groups[group]
+        for place, row in enumerate(rows):
+            if row[2:] != SIMPLE or row[0] in entries:
+                return rows[place:]
+            entry = entries[row[0]] = Entry(row[0], row[1], group, epoch)
+            entry.place = len(listed)
+            listed.append(entry)
+            if changes is not None:
+                changes.note(entry)
+        return []
 
     def _restore(
         self,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 from streamcp.checkpoint.incremental import Base, chain_with
 from streamcp.checkpoint.snapshot import Section, SectionHandle
@@ -18,16 +19,28 @@ from streamcp.errors import SerializationError
 from streamcp.serialization.immutable import is_deeply_immutable
 from streamcp.serialization.serializer import NOT_FLAT, Serializer
 from streamcp.state.changes import Noted
-from streamcp.state.entries import REMOVED, Entry, Row
+from streamcp.state.entries import REMOVED, SIMPLE, Entry, Row, is_simple
 from streamcp.state.parts import CHUNK as PART_CHUNK
 from streamcp.state.parts import Parts
 
 # Entries frozen together: large enough that the cost of one frame disappears, small enough that
 # a slice of background work stays well under a millisecond.
-CHUNK = 64
+CHUNK = 128
 
 Part: TypeAlias = tuple[Sequence[Entry], int]
 """A list of entries, and how many of them there were at the cut."""
+
+
+Taken: TypeAlias = tuple[list[Any], list[tuple[Any, ...]]]
+"""Keys, and of the instance of each the values of its fields."""
+
+
+class Dump(Protocol):
+    """Makes the bytes of a frame."""
+
+    def __call__(self, *, step: str) -> bytes:
+        """Raises SerializationError."""
+        ...
 
 
 class SnapshotOwner(Protocol):
@@ -119,6 +132,7 @@ class KeyedSnapshot:
         self._part_place = 0
         self._place = 0
         self._kept: dict[int, list[Row]] = {}
+        self._taken: dict[int, dict[int, Taken]] = {}  # by group, then by class
         self._parts: deque[tuple[int, int, Row]] = deque()  # group, entries, row
         self._frames: list[bytes] = []
         self._frame_groups: list[int] = []
@@ -134,11 +148,19 @@ class KeyedSnapshot:
     def keep(self, entry: Entry) -> None:
         """Keep an entry that is about to be changed: a copy if that is cheap, itself if it cannot
         change, else its bytes."""
-        key, value, *rest = entry.row()
+        serializer, value = self._state.serializer, entry.value
         if self._state.parts is not None:
             self._freeze_rows(entry.group, self._rows_beside_parts([entry], self._state.parts))
             return
-        copy = self._state.serializer.flat_copy(value)
+        if is_simple(entry) and (taken := serializer.taken(value)) is not None:
+            number, fields = taken
+            by_class = self._taken.setdefault(entry.group, {})
+            keys, values = by_class.get(number) or by_class.setdefault(number, ([], []))
+            keys.append(entry.key)
+            values.append(fields)
+            return
+        key, value, *rest = entry.row()
+        copy = serializer.flat_copy(value)
         if copy is NOT_FLAT and not is_deeply_immutable(value):
             self._freeze_rows(entry.group, [(key, value, *rest)])
             return
@@ -201,10 +223,13 @@ class KeyedSnapshot:
         """Freeze entries that nobody has touched since the cut; False if there are none."""
         taken = self._next_entries(group)
         present = [entry for entry in taken if entry.place != REMOVED]
-        if self._state.parts is None:
-            rows = [entry.row() for entry in present]
-        else:
+        if self._state.parts is not None:
             rows = self._rows_beside_parts(present, self._state.parts)
+        elif all(map(is_simple, present)):
+            rows = []
+            self._freeze_simple(group, [e.key for e in present], [e.value for e in present])
+        else:
+            rows = [entry.row() for entry in present]
         removals = [(entry.key,) for entry in taken if entry.place == REMOVED]
         if rows:
             self._freeze_rows(group, rows)
@@ -259,22 +284,51 @@ class KeyedSnapshot:
 
     def _freeze_kept(self, group: int) -> bool:
         """Freeze entries that were kept as they were touched: no more can come."""
-        kept = self._kept.get(group, [])
-        self._kept[group] = kept[CHUNK:]
+        kept = self._kept.get(group)
         if kept:
+            self._kept[group] = kept[CHUNK:]
             self._freeze_rows(group, kept[:CHUNK])
-        return bool(kept)
+            return True
+        for number, (keys, taken) in self._taken.get(group, {}).items():
+            if keys:
+                some = keys[-CHUNK:], number, taken[-CHUNK:], SIMPLE
+                del keys[-CHUNK:], taken[-CHUNK:]
+                self._add(group, len(some[0]), partial(self._state.serializer.dumps_taken, *some))
+                return True
+        return False
 
     def _freeze_rows(self, group: int, rows: list[Row]) -> None:
-        self._freeze(rows, group, self._frames, self._frame_groups, len(rows))
+        if all(row[2:] == SIMPLE for row in rows):
+            self._freeze_simple(group, [row[0] for row in rows], [row[1] for row in rows])
+        else:
+            self._freeze(rows, group, self._frames, self._frame_groups, len(rows))
+
+    def _freeze_simple(self, group: int, keys: list[Any], values: list[Any]) -> None:
+        if keys:
+            dump = self._state.serializer.dumps_rows
+            self._add(group, len(keys), partial(dump, keys, values, SIMPLE))
 
     def _freeze(
         self, rows: list[Row], group: int, frames: list[bytes], groups: list[int], count: int
     ) -> None:
+        dump = partial(self._state.serializer.dumps, rows)
+        self._add(group, count, dump, frames=frames, groups=groups)
+
+    def _add(
+        self,
+        group: int,
+        count: int,
+        dump: Dump,
+        *,
+        frames: list[bytes] | None = None,
+        groups: list[int] | None = None,
+    ) -> None:
+        """Add a frame with the rows of `count` keys."""
         try:
-            frames.append(self._state.serializer.dumps(rows, step=self._state.step))
+            data = dump(step=self._state.step)
         except SerializationError as error:
             self.error = error
             return
-        groups.append(group)
+        (self._frames if frames is None else frames).append(data)
+        (self._frame_groups if groups is None else groups).append(group)
         self.records += count
