@@ -10,7 +10,7 @@ key counts. Knows neither snapshots nor how keys are found.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 from streamcp.elements import MAX_TIMESTAMP
@@ -98,10 +98,12 @@ SIMPLE: Row = ((),)
 """What follows key and value in the row of a simple entry: there is no timer."""
 
 
-def is_simple(entry: Entry) -> bool:
-    """Say whether a row of the entry is its key and value, and no timer. It is stored beside
-    others, column by column."""
-    return entry.timers is None and type(entry) is Entry
+def are_simple(entries: Sequence[Entry]) -> bool:
+    """Say whether the row of each of them, of one state, is its key and value, and no timer. They
+    are stored column by column."""
+    if type(entries[0]) is not Entry:
+        return False
+    return not [e for e in entries if e.timers is not None or e.place == REMOVED]
 
 
 def has_timers(entry: Entry) -> bool:

@@ -19,7 +19,7 @@ from streamcp.errors import SerializationError
 from streamcp.serialization.immutable import is_deeply_immutable
 from streamcp.serialization.serializer import NOT_FLAT, Serializer
 from streamcp.state.changes import Noted
-from streamcp.state.entries import REMOVED, SIMPLE, Entry, Row, is_simple
+from streamcp.state.entries import REMOVED, SIMPLE, Entry, Row, are_simple
 from streamcp.state.parts import CHUNK as PART_CHUNK
 from streamcp.state.parts import Parts
 
@@ -148,17 +148,15 @@ class KeyedSnapshot:
     def keep(self, entry: Entry) -> None:
         """Keep an entry that is about to be changed: a copy if that is cheap, itself if it cannot
         change, else its bytes."""
-        serializer, value = self._state.serializer, entry.value
         if self._state.parts is not None:
             self._freeze_rows(entry.group, self._rows_beside_parts([entry], self._state.parts))
             return
-        if is_simple(entry) and (taken := serializer.taken(value)) is not None:
-            number, fields = taken
-            by_class = self._taken.setdefault(entry.group, {})
-            keys, values = by_class.get(number) or by_class.setdefault(number, ([], []))
-            keys.append(entry.key)
-            values.append(fields)
-            return
+        serializer = self._state.serializer
+        if entry.timers is None and type(entry) is Entry:
+            taken = serializer.taken(entry.value)
+            if taken is not None:
+                self._keep_taken(entry, *taken)
+                return
         key, value, *rest = entry.row()
         copy = serializer.flat_copy(value)
         if copy is NOT_FLAT and not is_deeply_immutable(value):
@@ -166,6 +164,16 @@ class KeyedSnapshot:
             return
         kept = (key, value if copy is NOT_FLAT else copy, *rest)
         self._kept.setdefault(entry.group, []).append(kept)
+
+    def _keep_taken(self, entry: Entry, number: int, fields: tuple[Any, ...]) -> None:
+        by_class = self._taken.get(entry.group)
+        if by_class is None:
+            by_class = self._taken[entry.group] = {}
+        kept = by_class.get(number)
+        if kept is None:
+            kept = by_class[number] = ([], [])
+        kept[0].append(entry.key)
+        kept[1].append(fields)
 
     def freeze_some(self) -> bool:
         """Freeze the next chunk; returns False when there is nothing left to freeze.
@@ -222,12 +230,12 @@ class KeyedSnapshot:
     def _freeze_untouched(self, group: int) -> bool:
         """Freeze entries that nobody has touched since the cut; False if there are none."""
         taken = self._next_entries(group)
+        if self._state.parts is None and taken and are_simple(taken):
+            self._freeze_simple(group, [e.key for e in taken], [e.value for e in taken])
+            return True
         present = [entry for entry in taken if entry.place != REMOVED]
         if self._state.parts is not None:
             rows = self._rows_beside_parts(present, self._state.parts)
-        elif all(map(is_simple, present)):
-            rows = []
-            self._freeze_simple(group, [e.key for e in present], [e.value for e in present])
         else:
             rows = [entry.row() for entry in present]
         removals = [(entry.key,) for entry in taken if entry.place == REMOVED]
@@ -274,13 +282,16 @@ class KeyedSnapshot:
         return taken
 
     def _take(self, entries: Sequence[Entry], taken: list[Entry]) -> None:
-        epoch, marks_touches = self.epoch, self._state.marks_touches
-        for entry in entries:
-            if entry.epoch < epoch and entry.frozen < epoch:
+        epoch = self.epoch
+        if self._state.marks_touches:
+            wanted = [e for e in entries if e.epoch < epoch and e.frozen < epoch]
+            for entry in wanted:
                 entry.frozen = epoch
-                if not marks_touches:
-                    entry.epoch = epoch  # so that nobody calls `preserve` for nothing
-                taken.append(entry)
+        else:
+            wanted = [e for e in entries if e.epoch < epoch]
+            for entry in wanted:
+                entry.epoch = epoch  # so that nobody calls `preserve` for nothing
+        taken += wanted
 
     def _freeze_kept(self, group: int) -> bool:
         """Freeze entries that were kept as they were touched: no more can come."""
