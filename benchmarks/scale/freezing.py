@@ -35,7 +35,7 @@ class Sizes:
     busy: int
 
 
-FULL = Sizes(1_000_000, 15, 9)
+FULL = Sizes(1_000_000, 9, 6)
 QUICK = Sizes(50_000, 7, 6)
 
 

@@ -266,3 +266,54 @@ def test_captured_section_freezes_value_by_value_and_stops_at_an_error() -> None
     bad = CapturedSection("channel", "a -> b", [Captured(Odd(), serializer, step="s"), good], 1)
     assert [bad.freeze_some(), bad.freeze_some()] == [True, False]
     assert bad.error is not None
+
+
+class Busy:
+    """A clock that other work moves on by `turn` whenever it gets the loop, and freezing by a
+    millisecond per step; both are counted."""
+
+    def __init__(self, turn: float) -> None:
+        self.now = 0.0
+        self.turn = turn
+        self.worked = 0.0
+        self.frozen = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return round(self.now * 1000)
+
+    def freeze(self) -> None:
+        self.now += 0.001
+        self.frozen += 0.001
+
+    async def work(self, steps: int) -> None:
+        """Work until that many steps of freezing are done."""
+        while self.frozen < (steps - 0.5) / 1000:
+            self.now += self.turn
+            self.worked += self.turn
+            await asyncio.sleep(0)
+
+
+async def frozen_beside_work(steps: int) -> Busy:
+    bench, busy = Bench(), Busy(turn=0.009)
+    bench.writer._context.clock = busy
+    async with bench.running():
+        bench.writer.expect(1, 1)
+        bench.add(A, 1, Slowly(steps, freezing=busy.freeze))
+        await busy.work(steps)
+        await until(lambda: bench.acknowledged(1) == [A])
+    return busy
+
+
+async def test_small_snapshot_gets_half_of_a_busy_thread() -> None:
+    busy = await frozen_beside_work(40)
+
+    assert busy.frozen >= 0.7 * busy.worked
+
+
+async def test_large_snapshot_gets_a_tenth_of_a_busy_thread() -> None:
+    busy = await frozen_beside_work(2000)
+
+    assert 0.1 <= busy.frozen / (busy.worked + busy.frozen) <= 0.13
