@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from benchmarks import incremental, joins, journal, micro, outstanding, timers, windows
+from benchmarks import durability, incremental, joins, journal, micro, outstanding, timers, windows
 from benchmarks.checkmate import measuring as checkmate
 from benchmarks.endurance import suite as endurance
 from benchmarks.harness import Suite
 from benchmarks.nexmark import measuring as nexmark
 from benchmarks.peers import checkpoints as peers_checkpoints
 from benchmarks.peers import rates as peers
+from benchmarks.scale import freezing, keys, memory, parallelism, restore, wide_exchange
 from benchmarks.workloads import (
     capacity,
     depth,
@@ -53,6 +54,13 @@ _MODULES = (
     peers,
     peers_checkpoints,
     endurance,
+    parallelism,
+    keys,
+    wide_exchange,
+    freezing,
+    memory,
+    restore,
+    durability,
 )
 
 SUITES: tuple[Suite[Any], ...] = tuple(module.SUITE for module in _MODULES)

@@ -17,13 +17,11 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.children import Child
-from benchmarks.harness import Row, Run, Suite, at_most, main, median_row
+from benchmarks.harness import Child, Row, Run, Suite, at_most, median_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ QUICK = Sizes(50_000, 7, 6)
 
 
 async def freezing(run: Run[Sizes]) -> Sequence[Row]:
-    """Ask the child for one checkpoint after the other."""
+    """What does a checkpoint of a million keys cost those who go on working?"""
     sizes = run.sizes
     options = [str(sizes.keys), str(run.seed)]
     async with Child(["benchmarks.scale.freezing_child", *options]) as child:
@@ -107,7 +105,4 @@ def _losses(name: str, taken: Sequence[dict[str, Any]]) -> list[Row]:
     ]
 
 
-SUITE = Suite("scale.freezing", {"freezing": freezing}, FULL, QUICK)
-
-if __name__ == "__main__":
-    sys.exit(main([SUITE]))
+SUITE = Suite("freezing", {"checkpoint": freezing}, FULL, QUICK)

@@ -12,13 +12,11 @@ between those of another. The processes take turns; processor time is judged.
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from benchmarks.children import Child
-from benchmarks.harness import Row, Run, Suite, at_most, main, median_row
+from benchmarks.harness import Child, Row, Run, Suite, at_most, median_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Costs:
 
 
 async def keys(run: Run[Sizes]) -> Sequence[Row]:
-    """Processes with each number of keys take turns."""
+    """Does a record cost the same, however many keys there are?"""
     costs = {count: Costs([], []) for count in run.sizes.keys}
     async with AsyncExitStack() as stack:
         children: dict[int, Child] = {}
@@ -98,7 +96,4 @@ def _rows(count: int, costs: dict[int, Costs]) -> list[Row]:
     ]
 
 
-SUITE = Suite("scale.keys", {"keys": keys}, FULL, QUICK)
-
-if __name__ == "__main__":
-    sys.exit(main([SUITE]))
+SUITE = Suite("keys", {"keys": keys}, FULL, QUICK)

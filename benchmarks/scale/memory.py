@@ -8,12 +8,10 @@ dictionaries, what the allocator loses) or with a channel (also its share of the
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.children import Child
-from benchmarks.harness import Row, Run, Suite, main, median_row
+from benchmarks.harness import Child, Row, Run, Suite, median_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ QUICK = Sizes(100_000, 16, 1)
 
 
 async def memory(run: Run[Sizes]) -> Sequence[Row]:
-    """One process after the other."""
+    """What do a key and an idle channel take of the memory?"""
     sizes = run.sizes
     figures = [
         ("a key of a dataclass with three fields", "accounts", sizes.keys),
@@ -53,7 +51,4 @@ async def _bytes(run: Run[Sizes], kind: str, count: int) -> list[float]:
     return found
 
 
-SUITE = Suite("scale.memory", {"memory": memory}, FULL, QUICK)
-
-if __name__ == "__main__":
-    sys.exit(main([SUITE]))
+SUITE = Suite("memory", {"resident": memory}, FULL, QUICK)

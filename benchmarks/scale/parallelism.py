@@ -11,12 +11,11 @@ wait. Before anything is measured every sender has seen every key.
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from benchmarks.harness import Row, Run, Suite, at_most, main, median_row, timed
+from benchmarks.harness import Row, Run, Suite, at_most, median_row, timed
 from benchmarks.scale.feed import Feed, counting_job
 
 KEYS = 10_000
@@ -42,7 +41,7 @@ def keys_of(split: int) -> list[int]:
 
 
 async def subtasks(run: Run[Sizes]) -> Sequence[Row]:
-    """Jobs of each parallelism take turns."""
+    """Does a record cost the same, however many parallel subtasks there are?"""
     costs: dict[int, list[float]] = {p: [] for p in run.sizes.parallelisms}
     async with AsyncExitStack() as stack:
         feeds: dict[int, Feed] = {}
@@ -77,7 +76,4 @@ def _rows(parallelism: int, costs: dict[int, list[float]]) -> list[Row]:
     return [cost, median_row(name, factors, "×", target=at_most(1.5), detail=detail)]
 
 
-SUITE = Suite("scale.parallelism", {"subtasks": subtasks}, FULL, QUICK)
-
-if __name__ == "__main__":
-    sys.exit(main([SUITE]))
+SUITE = Suite("parallelism", {"subtasks": subtasks}, FULL, QUICK)
