@@ -11,6 +11,7 @@ import dataclasses
 import enum
 import functools
 import inspect
+import keyword
 import operator
 import types
 from collections.abc import Callable, Sequence
@@ -220,11 +221,14 @@ def _check_recomputed(cls: type, name: str) -> None:
 def _make_with_dict(cls: type, fields: tuple[str, ...]) -> Make:
     """Written out field by field: a loop over the names takes three times as long, and a restore
     makes millions."""
-    targets = "".join(f"fields[{name!r}], " for name in fields)
+    # Attributes take less memory than a dict, which an instance gets only when it is asked for; but
+    # setting one may run code of the class, or be refused by it.
+    plain = not _overrides(cls, "__setattr__") and all(map(_is_name, fields))
+    form = "instance.{}, " if plain else "instance.__dict__[{!r}], "
+    targets = "".join(map(form.format, fields))
     source = (
         "def make(values):\n"
         "    instance = new(cls)\n"
-        "    fields = instance.__dict__\n"
         f"    ({targets}) = values\n"
         "    return instance\n"
     )
@@ -232,6 +236,10 @@ def _make_with_dict(cls: type, fields: tuple[str, ...]) -> Make:
     exec(compile(source, f"<making of {cls.__qualname__}>", "exec"), made)
     make: Make = made["make"]
     return make
+
+
+def _is_name(field: str) -> bool:
+    return field.isidentifier() and not keyword.iskeyword(field)
 
 
 def _make_with_slots(cls: type, fields: tuple[str, ...]) -> Make:

@@ -56,7 +56,7 @@ def test_report_of_the_page_is_that_of_a_step_whose_timers_are_lost(
 ) -> None:
     restored = KeyedState.restore
 
-    def without_timers(self: KeyedState, rows: Any) -> None:
+    def without_timers(self: KeyedState, rows: Any, **options: Any) -> None:
         restored(self, [(*row[:2], ()) for row in rows])
 
     monkeypatch.setattr(KeyedState, "restore", without_timers)

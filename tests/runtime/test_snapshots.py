@@ -296,8 +296,8 @@ class Busy:
             await asyncio.sleep(0)
 
 
-async def frozen_beside_work(steps: int) -> Busy:
-    bench, busy = Bench(), Busy(turn=0.009)
+async def frozen_beside_work(steps: int, turn: float) -> Busy:
+    bench, busy = Bench(), Busy(turn)
     bench.writer._context.clock = busy
     async with bench.running():
         bench.writer.expect(1, 1)
@@ -308,12 +308,19 @@ async def frozen_beside_work(steps: int) -> Busy:
 
 
 async def test_small_snapshot_gets_half_of_a_busy_thread() -> None:
-    busy = await frozen_beside_work(40)
+    busy = await frozen_beside_work(40, turn=0.009)
 
     assert busy.frozen >= 0.7 * busy.worked
 
 
-async def test_large_snapshot_gets_a_tenth_of_a_busy_thread() -> None:
-    busy = await frozen_beside_work(2000)
+@pytest.mark.parametrize("turn", [0.0005, 0.003, 0.03])
+async def test_large_snapshot_gets_a_tenth_of_a_busy_thread(turn: float) -> None:
+    busy = await frozen_beside_work(2000, turn)
 
-    assert 0.1 <= busy.frozen / (busy.worked + busy.frozen) <= 0.13
+    assert 0.02 <= busy.frozen / (busy.worked + busy.frozen) <= 0.13
+
+
+async def test_large_snapshot_waits_for_nobody_who_has_nothing_to_do() -> None:
+    busy = await frozen_beside_work(2000, turn=0.00001)
+
+    assert busy.frozen > 10 * busy.worked

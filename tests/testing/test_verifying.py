@@ -143,7 +143,7 @@ def test_timer_that_is_lost_by_a_restore_is_found(monkeypatch: pytest.MonkeyPatc
     verify_operator(step, [1, Advance("10s")], [1])
     restored = KeyedState.restore
 
-    def without_timers(self: KeyedState, rows: Any) -> None:
+    def without_timers(self: KeyedState, rows: Any, **options: Any) -> None:
         restored(self, [(*row[:2], ()) for row in rows])
 
     monkeypatch.setattr(KeyedState, "restore", without_timers)
