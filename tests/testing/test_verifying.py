@@ -122,7 +122,7 @@ def test_step_that_never_ends_is_told_so() -> None:
 
 
 def test_state_that_is_not_restored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KeyedState, "restore", lambda self, rows: None)
+    monkeypatch.setattr(KeyedState, "restore", lambda self, rows, **options: None)
     report = reported(summed, [1, 2], [1, 3])
     assert "run restored from a snapshot behind every element:" in report
     assert "first behind element 1, 2\n  plainly: [1, 3]\n  here:    [1, 2]" in report
