@@ -35,6 +35,12 @@ from streamcp.storage.in_thread import in_thread
 # the number of tasks. No user's coroutine waits longer than the longest.
 SHORTEST_FREEZE = 0.0005
 LONGEST_FREEZE = 0.01
+# What takes longer than this is no small snapshot: from then on the others get so many times as
+# long as a slice took, before the next one. A large state would else halve the throughput for
+# seconds (decision 0032). A turn of the loop as short as this says that they have nothing to do.
+EAGER_FREEZE = 0.05
+PATIENCE = 9
+IDLE_TURN = 0.0002
 
 
 class Freezing(Protocol):
@@ -172,12 +178,14 @@ class SnapshotWriter:
         self._written: dict[int, list[Freezing]] = {}
         self._to_freeze: deque[SubtaskSnapshot] = deque()
         self._wakeup = Wakeup()
-        self._until = 0.0  # the end of a slice
+        self._since = self._until = 0.0  # beginning and end of a slice
+        self._eager = 0.0  # how much longer the newest checkpoint gets as much as the others
 
     def expect(self, checkpoint_id: int, subtasks: int) -> None:
         """A checkpoint begins, to which that many subtasks of this process contribute."""
         self._expected[checkpoint_id] = subtasks
         self._added[checkpoint_id] = []
+        self._eager = EAGER_FREEZE
 
     def add(self, snapshot: SubtaskSnapshot) -> None:
         """Take one subtask's contribution; it is dropped if the checkpoint has ended."""
@@ -209,13 +217,18 @@ class SnapshotWriter:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        self._begin_slice()
         while True:
             while self._to_freeze:
                 snapshot = self._to_freeze.popleft()
                 if snapshot.checkpoint_id in self._expected and await self._freeze(snapshot):
                     await self._write_if_whole(snapshot.checkpoint_id)
             await self._wakeup.wait()
-            self._until = self._context.clock.monotonic() + SHORTEST_FREEZE
+            self._begin_slice()
+
+    def _begin_slice(self) -> None:
+        self._since = self._context.clock.monotonic()
+        self._until = self._since + SHORTEST_FREEZE
 
     async def _freeze(self, snapshot: SubtaskSnapshot) -> bool:
         monotonic = self._context.clock.monotonic
@@ -233,11 +246,25 @@ class SnapshotWriter:
 
     async def _let_others_run(self, now: float) -> None:
         """End a slice, which may have been of several subtasks, and measure the next one."""
+        took = now - self._since
+        self._eager -= took
+        turn = await self._turn(now)
+        length = SHORTEST_FREEZE
+        if self._eager > 0 and turn >= TURN:
+            length = min(turn, LONGEST_FREEZE)
+        elif self._eager <= 0:
+            others = turn
+            while others < PATIENCE * took and turn >= IDLE_TURN:
+                turn = await self._turn(self._since)
+                others += turn
+        self._until = self._since + length
+
+    async def _turn(self, now: float) -> float:
+        """Let the others have one turn; returns how long it took."""
         self._context.end_of_slice(now)
         await asyncio.sleep(0)
-        resumed = self._context.clock.monotonic()
-        others = resumed - now
-        self._until = resumed + (SHORTEST_FREEZE if others < TURN else min(others, LONGEST_FREEZE))
+        self._since = self._context.clock.monotonic()
+        return self._since - now
 
     def _decline(self, snapshot: SubtaskSnapshot, reason: FailureReason, detail: str) -> None:
         self.drop(snapshot.checkpoint_id)
@@ -256,6 +283,8 @@ class SnapshotWriter:
             except StorageError as error:
                 self._decline(snapshots[0], FailureReason.STORAGE_ERROR, str(error))
                 return
+            finally:
+                self._begin_slice()  # the disk's time was nobody's turn
         if self._expected.pop(checkpoint_id, None) is not None:
             self._added.pop(checkpoint_id)
             self._acknowledge(snapshots, handles)

@@ -241,7 +241,7 @@ async def test_slices_of_freezing_are_short_while_there_is_time_and_half_of_a_bu
     slices: list[float] = []
     async with bench.running():
         bench.writer.expect(1, 1)
-        bench.add(A, 1, Slowly(500, freezing=lambda: clock.advance(0.0001)))
+        bench.add(A, 1, Slowly(450, freezing=lambda: clock.advance(0.0001)))
         while not bench.acknowledged(1):
             clock.advance(others)
             before = clock.now
