@@ -1,7 +1,7 @@
 """How long a small unaligned checkpoint takes to be durable, beside what the disk takes at least.
 
-The saturated job of `backpressure` with short queues: a few hundred records in flight. After each
-checkpoint a plain loop writes as many bytes into the same folder in the way in which anybody would
+A saturated job with short queues (four subtasks, two exchanges): a few hundred records in flight.
+After each checkpoint a plain loop writes as many bytes into the same folder in the way in which anybody would
 make a checkpoint atomic: the data, fsynced; a manifest of the same length as the checkpoint's,
 fsynced, renamed, and its directory fsynced. So the disk is in the same state for both, and what is
 left are the freezing, the ways between event loop and threads, and what streamcp does besides:
@@ -20,9 +20,8 @@ from pathlib import Path
 
 import anyio
 
-import streamcp as sc
-from benchmarks.backpressure import SlowService, make_job, wait_saturated
 from benchmarks.harness import Row, Run, Suite, at_most, median_row
+from benchmarks.scale.saturated import saturated_job, wait_saturated
 from streamcp.checkpoint.statistics import CheckpointStatistics
 
 
@@ -89,8 +88,7 @@ async def durability(run: Run[Sizes]) -> Sequence[Row]:
     sizes, taken = run.sizes, list[Taken]()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        service = SlowService(sizes.service)
-        job = make_job(sizes.capacity, service, sc.Checkpoints(to=folder, mode="unaligned"))
+        job = saturated_job(4, sizes.capacity, sizes.service, folder, exchanges=2)
         try:
             async with job.start() as running:
                 for number in range(-1, sizes.checkpoints):

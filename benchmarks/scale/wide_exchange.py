@@ -3,7 +3,7 @@
 Sources → exchange → sinks, 64 subtasks each: 4,096 channels, each of which the barrier overtakes
 and whose records it captures. A sink takes one record at a time and awaits something slow, so the
 exchange is full; a checkpoint is triggered only when the sources have waited for room, and the
-sinks for nothing (see `backpressure`, whose smaller topology has the law for aligned ones).
+sinks for nothing.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ from __future__ import annotations
 import asyncio
 import statistics
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import streamcp as sc
-from benchmarks.backpressure import Record, SlowService, wait_saturated
 from benchmarks.harness import Row, Run, Suite, at_most, median_row
+from benchmarks.scale.saturated import saturated_job, wait_saturated
 from streamcp.checkpoint.statistics import CheckpointStatistics
-
-PAYLOAD = 100  # bytes, of an object of its own in each record
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,34 +33,13 @@ FULL = Sizes(64, 32, 30, 0.1)
 QUICK = Sizes(16, 16, 7, 0.02)
 
 
-def make_job(sizes: Sizes, service: SlowService, folder: str) -> sc.Job:
-    """The job; nothing but the queues limits its sources."""
-
-    @sc.source(splits=lambda: range(sizes.parallelism), batches=True)
-    async def records(split: int, position: int = 0) -> AsyncIterator[tuple[list[Record], int]]:
-        while True:
-            numbers = range(position, position + 64)
-            yield [(number, number.to_bytes(PAYLOAD, "big")) for number in numbers], position + 64
-            position += 64
-
-    job = sc.Job(
-        "wide",
-        checkpoints=sc.Checkpoints(to=folder, mode="unaligned"),
-        parallelism=sizes.parallelism,
-        channel_capacity=sizes.capacity,
-        restart=sc.Restart.none(),
-    )
-    spread = job.source(records(), name="records").rebalance()
-    spread.for_each(service.take, name="service", concurrency=1)
-    return job
-
-
 async def exchange(run: Run[Sizes]) -> Sequence[Row]:
     """How long does an unaligned barrier take across 64 × 64 channels whose queues are full?"""
     sizes, taken, filled = run.sizes, list[CheckpointStatistics](), list[float]()
     with tempfile.TemporaryDirectory() as folder:
         try:
-            async with make_job(sizes, SlowService(sizes.service), folder).start() as running:
+            job = saturated_job(sizes.parallelism, sizes.capacity, sizes.service, folder)
+            async with job.start() as running:
                 for number in range(sizes.checkpoints):
                     run.say(f"checkpoint {number + 1} of {sizes.checkpoints}")
                     filled.append(await wait_saturated(running))
