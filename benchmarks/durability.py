@@ -1,11 +1,11 @@
 """How long a small unaligned checkpoint takes to be durable, beside what the disk takes at least.
 
 A saturated job with short queues (four subtasks, two exchanges): a few hundred records in flight.
-After each checkpoint a plain loop writes as many bytes into the same folder in the way in which anybody would
-make a checkpoint atomic: the data, fsynced; a manifest of the same length as the checkpoint's,
-fsynced, renamed, and its directory fsynced. So the disk is in the same state for both, and what is
-left are the freezing, the ways between event loop and threads, and what streamcp does besides:
-a log that fences, and a directory per checkpoint.
+After each checkpoint a plain loop writes as many bytes into the same folder in the way in which
+anybody would make a checkpoint atomic: the data, fsynced; a manifest of the same length as the
+checkpoint's, fsynced, renamed, and its directory fsynced. So the disk is in the same state for
+both, and what is left are the freezing, the ways between event loop and threads, and what streamcp
+does besides: a log that fences, and a directory per checkpoint.
 """
 
 from __future__ import annotations
