@@ -131,11 +131,11 @@ class BroadcastEdge(PartialBatches):
 class KeyedEdge(PartialBatches):
     """Records with equal keys go to the same receiver.
 
-    `routes[key]` is the `append` of the receiver's partial batch. It is a plain dictionary that
-    remembers what `route` decided: fused steps look keys up at full speed, call `route` for new
-    ones, and `flush_full` after each slice."""
+    `routes[key]` is the receiver's partial batch. It is a plain dictionary that remembers what
+    `route` decided: fused steps look keys up at full speed, call `route` for new ones, and
+    `flush_full` after each slice."""
 
-    __slots__ = ("_appends", "_receiver_of", "_timed", "failed", "key", "routes")
+    __slots__ = ("_receiver_of", "_timed", "failed", "key", "routes")
 
     # Bounds the memory spent on remembering; hashing again costs a microsecond per key.
     REMEMBERED = 100_000
@@ -158,9 +158,8 @@ class KeyedEdge(PartialBatches):
         self._timed = timed
         self.key = key
         self.failed = failed
-        self.routes: dict[Any, Callable[[Any], None]] = {}
+        self.routes: dict[Any, list[Any]] = {}
         self._receiver_of = receiver_of
-        self._appends = tuple(partial.append for partial in self.partials)
 
     def push(self, values: list[Any]) -> None:
         """Route records."""
@@ -169,19 +168,21 @@ class KeyedEdge(PartialBatches):
             record = value[0] if timed else value
             try:
                 k = key(record)
-                append = routes.get(k) or self.route(k)
+                partial = routes.get(k)
+                if partial is None:
+                    partial = self.route(k)
             except Exception as error:  # whatever a user's function raises
                 self.failed(record, error)
             else:
-                append(value)
+                partial.append(value)
         self.flush_full()
 
-    def route(self, key: Any) -> Callable[[Any], None]:
-        """Decide where the records of a key go, and remember it."""
+    def route(self, key: Any) -> list[Any]:
+        """Decide where the records of a key go, and remember it: return the partial batch."""
         if len(self.routes) >= self.REMEMBERED:
             self.routes.clear()
-        append = self.routes[key] = self._appends[self._receiver_of(key)]
-        return append
+        partial = self.routes[key] = self.partials[self._receiver_of(key)]
+        return partial
 
 
 class OutputGate:

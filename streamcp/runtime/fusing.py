@@ -5,28 +5,32 @@ CPython runs calls of Python functions inside such a loop without leaving its in
 on CPython 3.11 (map, filter, exchange, count): 0.74 of the hand-written loop, against 0.38 for a
 list per step (decision 0007). The text of a task's loop is shown in tracebacks.
 
-    def work(records):
-        out1 = []
+    def work(records, f1=f1, failed1=failed1, f2=f2, failed2=failed2, push3=push3, ...):
+        out3 = []
         for r in records:
             try:
                 r1 = f1(r)
+                r2 = f2(r1)
+                out3.append(r2)
             except Exception as error:
-                failed1(r, error)
-                continue
-            out1.append(r1)
-        if out1:
-            push1(out1)
+                step = failing()
+                if step == 1:
+                    failed1(r, error)
+                elif step == 2:
+                    failed2(r1, error)
+                else:
+                    raise
+        if out3: push3(out3)
 
-Where records have timestamps they come and go as pairs: `for r, t in records`, `out1.append((r1,
-t))`; all that comes of a record has its timestamp, but for joins.
+Where records have timestamps they come and go as pairs: `for r, t in records`, `out3.append((r2,
+t))`; all that comes of a record has its timestamp, but for joins. How such a text is put together
+is told in `loop_text`.
 """
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable
-from functools import lru_cache, partial
-from types import CodeType, FunctionType
+from functools import partial
 from typing import Any, Protocol
 
 from streamcp.channel.output_gate import KeyedEdge
@@ -55,6 +59,7 @@ from streamcp.runtime.broadcast_steps import BroadcastRun
 from streamcp.runtime.calling import Push, Reporter, expanded
 from streamcp.runtime.event_time import EventTime
 from streamcp.runtime.keyed_steps import NOTHING, KeyedRun, refuse_in_place
+from streamcp.runtime.loop_text import LoopText
 from streamcp.runtime.meters import StepMeter
 from streamcp.runtime.strictness import Lenient
 from streamcp.state.entries import UNDATED
@@ -62,6 +67,9 @@ from streamcp.state.entries import UNDATED
 # CPython allows twenty nested blocks; a loop and the `try` in it are two. Deeper steps get a
 # loop of their own.
 DEEPEST = 6
+
+# From so many values of a record on, counting them call by call costs less than one by one.
+MANY = 3
 
 
 class Fusable(Protocol):
@@ -137,33 +145,19 @@ class LoopWriter:
         self._port = port
         self._checking = checking
         self._measuring = measuring
-        self._names: dict[str, Any] = {"expanded": expanded}
-        self._before: list[str] = []
-        self._body: list[str] = []
-        self._after: list[str] = []
-        self._depth = 1
+        self._text = LoopText()
+        self._names = self._text.names
+        self._names["expanded"] = expanded
         self._timed = first.timed
         self._numbers = 0
-        self._counters: dict[str, int] = {}  # counts, and the lines that make them
 
     def compile(self) -> Push:
         """Write and compile the loop."""
-        self._step(self._first, "r", "len(records)")
-        self._before += [f"{count} = 0" for count in self._counters]
-        self._body = [line for line in self._body if line]
-        lines = ["def work(records):"]
-        lines += [f"    {line}" for line in [*self._begin_time(), *self._before]]
+        self._begin_time()
         taken = "r, t" if self._timed and not self._comes_untimed else "r"
-        lines += [f"    for {taken} in records:", *self._body]
-        lines += [f"    {line}" for line in self._after]
-        text = "\n".join(lines) + "\n"
-        name = f"<fused steps from {self._first.label}>"
-        exec(_compiled(text, name), self._names)
-        work: FunctionType = self._names["work"]
-        # The interpreter adapts code to the names that it finds: each loop needs its own.
-        work.__code__ = work.__code__.replace()
-        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-        return work
+        with self._text.loop(f"for {taken} in records:"):
+            self._step(self._first, "r", "len(records)")
+        return self._text.compile(f"<fused steps from {self._first.label}>")
 
     # ---- writing
 
@@ -172,11 +166,10 @@ class LoopWriter:
         """The loop begins at a broadcast input without event time, of a step that has it."""
         return self._port in self._chain.untimed_ports
 
-    def _begin_time(self) -> list[str]:
-        if not self._comes_untimed:
-            return []
-        self._names["time"] = self._chain.time
-        return ["t = time.earliest"]
+    def _begin_time(self) -> None:
+        if self._comes_untimed:
+            self._names["time"] = self._chain.time
+            self._text.before.append("t = time.earliest")
 
     def _stamped(self, value: str) -> str:
         """The form in which a value leaves the loop."""
@@ -195,19 +188,13 @@ class LoopWriter:
             return fn
         return self._chain.blocking.measured(node, fn, place=place, many=many)
 
-    def _line(self, text: str) -> None:
-        self._body.append("    " * (self._depth + 1) + text)
-
     def _try(self, number: int, record: str, *lines: str, undo: str = "") -> None:
         """Write calls of user code whose failure is the record's."""
-        self._line("try:")
         for line in lines:
-            self._line(f"    {line}")
-        self._line("except Exception as error:")
-        if undo:
-            self._line(f"    {undo}")
-        self._line(f"    failed{number}({record}, error{', t' if self._timed else ''})")
-        self._line("    continue")
+            self._text.line(line, number)
+        if not self._text.handles(number):
+            told = f"failed{number}({record}, error{', t' if self._timed else ''})"
+            self._text.on_failure(number, *([undo] if undo else []), told)
 
     def _step(self, node: Node, record: str, count: str) -> None:
         """Write a step that takes `record`; `count` is the text that tells how many it took."""
@@ -216,7 +203,7 @@ class LoopWriter:
         self._names[f"failed{number}"] = reporter.report
         self._names[f"meter{number}"] = reporter.meter
         self._names[f"check{number}"] = reporter.refuse_awaitable
-        self._after.append(f"meter{number}.records_in += {count}")
+        self._text.after.append(f"meter{number}.records_in += {count}")
         spec = node.spec
         # Only the first step may have two inputs: such a step is never fused behind another.
         port = self._port if node is self._first else 0
@@ -245,12 +232,8 @@ class LoopWriter:
                 self._check(number, record)
                 self._onward(node, number, "main", result, self._passed(node, number, count))
             case FilterStep():
-                if self._checking:
-                    self._try(number, record, f"{result} = {call}")
-                    self._check(number, record)
-                    call = result
-                self._try(number, record, f"if not {call}:", "    continue")
-                self._onward(node, number, "main", record, self._counted(number))
+                passed = self._filter(node, number, record, count)
+                self._onward(node, number, "main", record, passed)
             case FlatMapStep():
                 self._try(number, record, *_many(number, call))
                 self._each(node, number)
@@ -264,7 +247,14 @@ class LoopWriter:
 
     def _check(self, number: int, record: str) -> None:
         if self._checking:
-            self._line(f"check{number}({record}, r{number})")
+            self._text.line(f"check{number}({record}, r{number})")
+
+    # ---- counting
+
+    def _rate(self, node: Node) -> float:
+        """How many values came of a record up to now; 1 if there was none."""
+        meter = self._chain.reporter(node).meter
+        return meter.records_out / meter.records_in if meter.records_in else 1.0
 
     def _passed(self, node: Node, number: int, count: str) -> str:
         """Count what passes a step that emits one value per record: all, unless failed records are
@@ -274,46 +264,57 @@ class LoopWriter:
     def _counted(self, number: int) -> str:
         """Count the values that pass here: by the length of the list that they come into, if
         nothing but maps is between, else one by one."""
-        count = f"n{number}"
-        self._line(f"{count} += 1")
-        self._counters[count] = len(self._body) - 1
-        return count
+        count = self._text.count(f"n{number}")
+        count.lines.append(self._text.line(f"{count.name} += 1"))
+        return count.name
 
-    def _counts_by(self, count: str, length: str) -> bool:
-        """Replace counting one by one by a length that is known after the loop."""
-        place = self._counters.pop(count, None)
-        if place is None:
-            return False
-        self._body[place] = ""
-        self._after.insert(0, f"{count} = {length}")
-        return True
+    def _filter(self, node: Node, number: int, record: str, count: str) -> str:
+        """Write a filter, and count what passes it; or what does not, if that is less."""
+        call = f"f{number}({record})"
+        if self._checking:
+            self._try(number, record, f"r{number} = {call}")
+            self._check(number, record)
+            call = f"r{number}"
+        self._try(number, record, f"if not {call}:")
+        if self._rate(node) <= 0.5:
+            self._text.line("    continue")
+            return self._counted(number)
+        left_out = f"x{number}"
+        counting = self._text.count(f"n{number}", left_out, f"{count} - {left_out}")
+        counting.lines.append(self._text.line(f"    {left_out} += 1"))
+        self._text.line("    continue")
+        counting.lines += self._text.on_failure(number, f"{left_out} += 1")
+        return counting.name
 
-    def _each(self, node: Node, number: int) -> None:
+    def _each(self, node: Node, number: int, *refusals: str) -> None:
         """Write the loop over the values that a call returned as `m<number>`; those of a join come
-        with timestamps of their own, and so do those of a list."""
-        self._before.append(f"n{number} = 0")
-        self._line(f"n{number} += len(m{number})")
+        with timestamps of their own, and so do those of a list. Each is looked at by `refusals`
+        first. They are counted one by one, or call by call if there are many of a record."""
         taken, values = f"r{number}", f"m{number}"
         if isinstance(node.spec, JoinStep):
             taken = f"r{number}, t"
         elif self._timed and isinstance(node.spec, UnbatchStep):
             self._names["timestamps_of"] = timestamps_of
             taken, values = f"r{number}, t", f"zip(m{number}, timestamps_of(t, m{number}))"
-        self._line(f"for {taken} in {values}:")
-        self._depth += 1
-        self._onward(node, number, "main", f"r{number}", f"n{number}")
-        self._depth -= 1
+        count = f"n{number}"
+        many = self._rate(node) >= MANY
+        if many:
+            self._text.count(count).lines.append(self._text.line(f"{count} += len(m{number})"))
+        with self._text.loop(f"for {taken} in {values}:"):
+            for refusal in refusals:
+                self._text.line(refusal)
+            if not many:
+                self._counted(number)
+            self._onward(node, number, "main", f"r{number}", count)
 
     def _branch(self, node: Node, number: int, record: str, count: str) -> None:
         self._try(number, record, f"r{number} = f{number}({record})")
         self._check(number, record)
         self._try(number, record, f"yes{number} = not not r{number}")
-        self._after.append(f"meter{number}.records_out += {count}")
+        self._text.after.append(f"meter{number}.records_out += {count}")
         for word, output in ((f"if yes{number}:", "yes"), ("else:", "no")):
-            self._line(word)
-            self._depth += 1
-            self._collect(node, output, record)
-            self._depth -= 1
+            with self._text.inside(word):
+                self._collect(node, output, record)
 
     # ---- steps with a broadcast input
 
@@ -330,22 +331,15 @@ class LoopWriter:
         self._names[f"f{number}"] = self._user(node, fn, many=True)
         shared = self._shared(node, number)
         self._try(number, record, *_many(number, f"f{number}({record}, {shared})"))
-        self._refuse(number, record, shared, "refuse_shared")
-        self._each(node, number)
+        self._each(node, number, *_refusal(number, record, shared, "refuse_shared"))
 
     def _shared(self, node: Node, number: int) -> str:
         """Write the look at the broadcast state, which rests while a loop runs."""
         run = self._chain.broadcast_run(node)
         self._names[f"shared{number}"] = run.state
         self._names[f"refuse_shared{number}"] = run.refuse_state
-        self._before.append(f"b{number} = shared{number}.value")
+        self._text.before.append(f"b{number} = shared{number}.value")
         return f"b{number}"
-
-    def _refuse(self, number: int, record: str, value: str, refusal: str) -> None:
-        """Write that a state must not be among the results itself."""
-        self._line(f"for r{number} in m{number}:")
-        self._line(f"    if r{number} is {value}:")
-        self._line(f"        {refusal}{number}({record})")
 
     # ---- keyed steps
 
@@ -357,28 +351,24 @@ class LoopWriter:
         self._names[f"insert{number}"] = run.state.insert
         self._names[f"preserve{number}"] = run.state.preserve
         # It changes only with a snapshot, and none is taken inside a loop.
-        self._before.append(f"epoch{number} = state{number}.epoch")
+        self._text.before.append(f"epoch{number} = state{number}.epoch")
         look_up = (
             f"k{number} = key{number}({record})",
-            "try:",
-            f"    e{number} = entries{number}[k{number}]",
-            "except KeyError:",
-            f"    e{number} = insert{number}(k{number})",
-            f"if e{number}.epoch != epoch{number}:",
-            f"    preserve{number}(e{number})",
+            f"try: e{number} = entries{number}[k{number}]",
+            f"except KeyError: e{number} = insert{number}(k{number})",
+            f"if e{number}.epoch != epoch{number}: preserve{number}(e{number})",
         )
         match node.spec:
             case CountStep():
                 self._try(number, record, *look_up)
-                self._line(f"e{number}.value = c{number} = e{number}.value + 1")
-                self._line(f"r{number} = (k{number}, c{number})")
+                self._text.line(f"e{number}.value = c{number} = e{number}.value + 1")
+                self._text.line(f"r{number} = (k{number}, c{number})")
                 self._onward(node, number, "main", f"r{number}", count)
             case ScanStep() | ReduceStep():
                 self._scan(node, number, record, look_up)
                 self._onward(node, number, "main", f"r{number}", count)
             case ProcessStep():
                 self._process(node, number, record, look_up, port)
-                self._each(node, number)
 
     def _scan(self, node: Node, number: int, record: str, look_up: tuple[str, ...]) -> None:
         spec = node.spec
@@ -401,37 +391,29 @@ class LoopWriter:
             *look_up,
             f"{old} = e{number}.value",
             f"{new} = {call}",
-            f"if {new} is {old}:",
-            f"    refuse_in_place({new})",
+            f"if {new} is {old}: refuse_in_place({new})",
         )
-        self._line(f"e{number}.value = {new}")
+        self._text.line(f"e{number}.value = {new}")
 
     def _process(
         self, node: Node, number: int, record: str, look_up: tuple[str, ...], port: int
     ) -> None:
-        """Write the call, its effects, and the refusal of a state object among the results."""
+        """Write the call, its effects, and what becomes of its results; the state object must not
+        be among them."""
         run, value = self._chain.keyed_run(node), f"v{number}"
         arguments = [record, value, f"context{number}"]
-        shared = ""
+        # What a join returns are pairs.
+        refusals = [] if isinstance(node.spec, JoinStep) else [*_refusal(number, record, value)]
         if isinstance(node.spec, KeyedBroadcastStep):
             shared = self._shared(node, number)
             arguments.insert(2, shared)
+            refusals += _refusal(number, record, shared, "refuse_shared")
         self._names[f"f{number}"] = self._user(node, run.calls[port], many=True)
         self._names[f"context{number}"] = run.context
         self._names[f"effects{number}"] = run.effects
         self._names[f"refuse{number}"] = run.refuse_state
-        when: tuple[str, ...] = ()
-        if self._timed:
-            assert run.time is not None
-            self._names[f"floors{number}"] = run.time.floors_of(node.label)
-            when = (
-                f"context{number}.timestamp = t",
-                f"context{number}.watermark = floors{number}[e{number}.group]",
-            )
-        else:
-            self._names[f"now{number}"] = run.now
-            self._before.append(f"context{number}.timestamp = now{number}()")
         self._names[f"commit{number}"] = run.commit
+        when = self._moment(node, number, run)
         judge, update = self._expiring(number, run)
         self._try(
             number,
@@ -444,14 +426,24 @@ class LoopWriter:
             *_many(number, f"f{number}({', '.join(arguments)})"),
             undo=f"effects{number}.drop()",
         )
-        if not isinstance(node.spec, JoinStep):  # what it returns are pairs
-            self._refuse(number, record, value, "refuse")
-        if shared:
-            self._refuse(number, record, shared, "refuse_shared")
         for line in update:
-            self._line(line)
-        self._line(f"if effects{number}.used:")
-        self._line(f"    commit{number}(e{number}, {'t' if self._timed else 'None'})")
+            self._text.line(line)
+        timestamp = "t" if self._timed else "None"
+        self._text.line(f"if effects{number}.used: commit{number}(e{number}, {timestamp})")
+        self._each(node, number, *refusals)
+
+    def _moment(self, node: Node, number: int, run: KeyedRun) -> tuple[str, ...]:
+        """Write when a call takes place, as its context tells it."""
+        if self._timed:
+            assert run.time is not None
+            self._names[f"floors{number}"] = run.time.floors_of(node.label)
+            return (
+                f"context{number}.timestamp = t",
+                f"context{number}.watermark = floors{number}[e{number}.group]",
+            )
+        self._names[f"now{number}"] = run.now
+        self._text.before.append(f"context{number}.timestamp = now{number}()")
+        return ()
 
     def _expiring(self, number: int, run: KeyedRun) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Write what comes before a call whose state expires, and what comes behind it.
@@ -466,43 +458,37 @@ class LoopWriter:
         now, life = f"u{number}", expiry.state.life
         if expiry.time is None:
             self._names[f"now{number}"] = run.now
-            self._before += [f"{now} = float(now{number}())", f"o{number} = {now} - {life}"]
-            judge = (f"if {updated} <= o{number}:", f"    renew{number}(e{number})")
+            self._text.before += [f"{now} = float(now{number}())", f"o{number} = {now} - {life}"]
+            judge = (f"if {updated} <= o{number}: renew{number}(e{number})",)
             return judge, (f"{updated} = {now}",)
         return (
             f"{now} = context{number}.watermark",
-            f"if {updated} <= {now}:",
-            f"    if {updated} <= {now} - {life}:",
-            f"        renew{number}(e{number})",
+            f"if {updated} <= {now} and {updated} <= {now} - {life}: renew{number}(e{number})",
         ), (
-            f"if t > {updated}:",
-            f"    {updated} = t if t > {now} else {now}",
-            f"elif {now} > {updated}:",
-            f"    {updated} = {now}",
-            f"elif {updated} == {UNDATED}:",
-            f"    {updated} = t if t > {now} else {now}",
+            f"if t > {updated}: {updated} = t if t > {now} else {now}",
+            f"elif {now} > {updated}: {updated} = {now}",
+            f"elif {updated} == {UNDATED}: {updated} = t if t > {now} else {now}",
         )
 
     # ---- what comes behind
 
     def _onward(self, node: Node, number: int, output: str, value: str, count: str) -> None:
         """Write what becomes of a value: the next step, a keyed exchange, or a list."""
-        self._after.append(f"meter{number}.records_out += {count}")
+        self._text.after.append(f"meter{number}.records_out += {count}")
         step = self._chain.only_step_behind(node, output)
         edge = self._chain.only_keyed_edge_behind(node, output)
         counted = self._chain.counted_only(node, output)
-        if step is not None and self._depth < DEEPEST:
+        if step is not None and self._text.depth < DEEPEST:
             self._step(step, value, count)
         elif edge is not None:
             self._route(edge, value, count)
         elif counted is not None:
-            self._line("pass")
             self._names[f"dropped{number}"] = counted
-            self._after.append(f"dropped{number}.records_in += {count}")
+            self._text.after.append(f"dropped{number}.records_in += {count}")
         else:
             out = self._collect(node, output, value)
             if out:
-                self._counts_by(count, f"len({out})")
+                self._text.count_by(count, f"len({out})")
 
     def _route(self, edge: KeyedEdge, value: str, count: str) -> None:
         """Write the hand-over to a keyed exchange."""
@@ -512,77 +498,73 @@ class LoopWriter:
         self._names[f"route{number}"] = edge.route
         self._names[f"flush{number}"] = edge.flush_full
         self._names[f"failed{number}"] = edge.failed
+        self._names[f"partials{number}"] = edge.partials
+        append = f".append({self._stamped(value)})"
         self._try(
             number,
             value,
             f"k{number} = key{number}({value})",
-            "try:",
-            f"    add{number} = routes{number}[k{number}]",
-            "except KeyError:",
-            f"    add{number} = route{number}(k{number})",
+            f"try: routes{number}[k{number}]{append}",
+            f"except KeyError: route{number}(k{number}){append}",
         )
-        self._line(f"add{number}({self._stamped(value)})")
-        self._names[f"partials{number}"] = edge.partials
         waiting = f"sum(map(len, partials{number}))"
-        if self._counts_by(count, f"{waiting} - before{number}"):
-            self._before.append(f"before{number} = {waiting}")
-        self._after.append(f"flush{number}()")
+        if self._text.count_by(count, f"{waiting} - before{number}"):
+            self._text.before.append(f"before{number} = {waiting}")
+        self._text.after.append(f"flush{number}()")
 
     def _collect(self, node: Node, output: str, value: str) -> str:
         """Write that a value is put into a list, which is handed on after the loop; return its
         name. Without a reader the list is empty text: nothing is collected."""
         push = self._chain.behind(node, output)
         if push is None:
-            self._line("pass")
+            self._text.line("pass")
             return ""
         number = self._number()
         self._names[f"push{number}"] = push
-        self._before.append(f"out{number} = []")
+        self._text.before.append(f"out{number} = []")
         # As a call of the method: CPython has an instruction of its own for it.
-        self._line(f"out{number}.append({self._stamped(value)})")
-        self._after += [f"if out{number}:", f"    push{number}(out{number})"]
+        self._text.line(f"out{number}.append({self._stamped(value)})")
+        self._text.after += [f"if out{number}: push{number}(out{number})"]
         return f"out{number}"
 
 
 def _many(number: int, call: str) -> tuple[str, ...]:
-    """Write a call that returns several values, kept as `m<number>`."""
+    """Write a call that returns several values, kept as `m<number>`. CPython has an instruction
+    for `type`, but none for `__class__`."""
     many = f"m{number}"
     return (
         f"{many} = {call}",
-        f"if {many}.__class__ is not list and {many}.__class__ is not tuple:",
-        f"    {many} = expanded({many})",
+        f"if type({many}) is not list and type({many}) is not tuple: {many} = expanded({many})",
     )
 
 
-# The subtasks of a task have loops of one text, and so has a restarted attempt.
-@lru_cache(maxsize=256)
-def _compiled(text: str, name: str) -> CodeType:
-    return compile(text, name, "exec")
+def _refusal(number: int, record: str, value: str, refusal: str = "refuse") -> tuple[str, ...]:
+    """Write that a state must not be among the results itself."""
+    return (f"if r{number} is {value}: {refusal}{number}({record})",)
 
 
 class Loop:
-    """The compiled loop that begins at an input of a step; the first batch runs a checking one."""
+    """The compiled loop that begins at an input of a step. The first batch runs a checking one; how
+    many values came of its records tells the next one what is best counted."""
 
-    __slots__ = ("_checked", "_fast", "_left", "_measured", "_new", "_work")
+    __slots__ = ("_fast", "_left", "_measured", "_new", "_work")
 
     def __init__(self, chain: Fusable, first: Node, port: int = 0) -> None:
         self._new = partial(LoopWriter, chain, first, port)
         self._work = self._new(checking=True).compile()
-        self._checked = False
-        self._fast = self._new().compile()
+        self._fast: Push | None = None
         self._measured: Push | None = None
         self._left = 0
 
     def push(self, records: list[Any]) -> None:
         """Work a list of records through the steps."""
         self._work(records)
-        if not self._checked and records:
-            self._checked = True
-            self._work = self._fast
+        if self._fast is None and records:
+            self._work = self._fast = self._new().compile()
 
     def measure(self) -> None:
         """Time the calls for the next records one by one: some have taken too long."""
-        if not self._checked:
+        if self._fast is None:
             return
         if self._measured is None:
             self._measured = self._new(measuring=True).compile()
@@ -591,6 +573,7 @@ class Loop:
 
     def _measure(self, records: list[Any]) -> None:
         assert self._measured is not None
+        assert self._fast is not None
         self._measured(records)
         self._left -= len(records)
         if self._left <= 0:

@@ -183,22 +183,54 @@ IN_A_CHAIN: dict[str, tuple[Callable[[Any], Any], Callable[[list[int]], list[int
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.integers(-5, 5), max_size=30),
+    st.sampled_from([1, 20]),
     st.lists(st.sampled_from(sorted(IN_A_CHAIN)), max_size=9),
 )
-def test_any_chain_of_steps_does_what_a_plain_loop_does(
-    records: list[int], verbs: list[str]
+def test_any_chain_of_steps_does_and_counts_what_a_plain_loop_does(
+    records: list[int], times: int, verbs: list[str]
 ) -> None:
+    """Also behind the first batch, when it is known of which records there are few."""
+
     def build(stream: Any) -> Any:
         for verb in verbs:
             stream = IN_A_CHAIN[verb][0](stream)
         return stream
 
-    expected = list(records)
+    expected = records * times
+    counts = []
     for verb in verbs:
-        expected = IN_A_CHAIN[verb][1](expected)
-    job = Job(records, build)
-    job.run()
+        before, expected = len(expected), IN_A_CHAIN[verb][1](expected)
+        counts.append((before, len(expected)))
+    job = Job(records * times, build)
+    engine = job.run()
     assert job.out == expected
+    meters = list(engine["source"].chain.meters.values())[1:]
+    assert [(meter.records_in, meter.records_out) for meter in meters] == counts
+
+
+def test_failure_behind_a_flat_map_leaves_the_other_values_of_its_record() -> None:
+    def build(stream: Any) -> Any:
+        values = stream.flat_map(lambda n: [n, n + 1, n + 2])
+        return values.map(odd_fails, name="step", on_error="divert")
+
+    job = Job([0, 1], build)
+    job.run()
+    assert job.out == [0, 2, 2]
+    assert [error.record for error in job.errors] == [1, 1, 3]
+
+
+def test_failure_of_a_later_step_names_the_record_as_that_step_got_it() -> None:
+    def build(stream: Any) -> Any:
+        tens = stream.map(lambda n: n * 10, name="tens")
+        return tens.filter(lambda n: n < 100, name="small").map(
+            lambda n: 1 // (n - 30), name="last"
+        )
+
+    with pytest.RaisesGroup(StepFailed, flatten_subgroups=True) as caught:
+        Job(range(500), build).run()
+    text = str(first_cause(caught.value))
+    assert "step 'last'" in text
+    assert "record 30" in text
 
 
 def test_branches_and_several_readers_get_each_record_once() -> None:
