@@ -348,6 +348,7 @@ class WindowedStream(Generic[K, T_co]):
             machine.fn,
             state=machine.state,
             on_timer=machine.timer,
+            quick=machine.quick,
             needs_time=needs_time(windows, emit),
             annotated=tuple(annotated),
         )

@@ -171,8 +171,11 @@ class DeduplicateStep(ProcessStep):
 class WindowStep(ProcessStep):
     """A `process` whose functions are those of a window machine; late records go to a side output.
 
-    `needs_time`: it means nothing without event time. `annotated`: the user's functions in it."""
+    `quick(record, timestamp, state)` does for most records what `fn` does, and needs no context;
+    False from it: nothing has changed, and `fn` is to be called. `needs_time`: the step means
+    nothing without event time. `annotated`: the user's functions in it."""
 
+    quick: Callable[[Any, int, Any], bool] | None = None
     needs_time: bool = True
     annotated: tuple[Callable[..., Any], ...] = ()
 

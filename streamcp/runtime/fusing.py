@@ -419,6 +419,7 @@ class LoopWriter:
             number,
             record,
             *look_up,
+            *self._quickly(number, record, run),
             *when,
             *judge,
             f"context{number}.key = k{number}",
@@ -431,6 +432,13 @@ class LoopWriter:
         timestamp = "t" if self._timed else "None"
         self._text.line(f"if effects{number}.used: commit{number}(e{number}, {timestamp})")
         self._each(node, number, *refusals)
+
+    def _quickly(self, number: int, record: str, run: KeyedRun) -> tuple[str, ...]:
+        """Write that most records need no context: where calls are measured, all have one."""
+        if run.quick is None or self._measuring or not self._timed:
+            return ()
+        self._names[f"quick{number}"] = run.quick
+        return (f"if quick{number}({record}, t, e{number}.value): continue",)
 
     def _moment(self, node: Node, number: int, run: KeyedRun) -> tuple[str, ...]:
         """Write when a call takes place, as its context tells it."""

@@ -221,6 +221,8 @@ class KeyedRun:
         self.finite_timers = False
         # What the functions return are pairs of value and timestamp.
         self.stamped = False
+        # `quick(record, timestamp, state)` does for most records what the function does.
+        self.quick: Callable[[Any, int, Any], bool] | None = None
         self._on_timer: Callable[..., Any] | None = None
         self._measured = False
         self._emit = emit

@@ -26,6 +26,7 @@ from streamcp.operators.steps import (
     ReduceStep,
     ScanStep,
     SinkStep,
+    WindowStep,
 )
 from streamcp.operators.windows import LATE
 from streamcp.runtime.batching import BatchRun, TimedBatchRun
@@ -289,6 +290,8 @@ class Chain:
             functions = [self.strict.keyed(node, fn) for fn in functions]
             on_timer = None if on_timer is None else self.strict.keyed(node, on_timer)
             run.process(functions, on_timer)
+        if isinstance(spec, WindowStep) and self.reporter(node).fails:
+            run.quick = self.strict.quick(spec.quick)
         return run
 
     def _keys(self, node: Node) -> list[Callable[[Any], Any]]:

@@ -41,6 +41,10 @@ class Lenient:
         """`fn(record or time, state, ..., context)` of a keyed step."""
         return fn
 
+    def quick(self, fn: Function | None) -> Function | None:
+        """What does for most records what the function of a keyed step does."""
+        return fn
+
     def changing(self, node: Node, fn: Function) -> Function:
         """`fn(record, shared, ...)`, which changes a broadcast state."""
         return fn
@@ -126,6 +130,10 @@ class Strict(Lenient):
             return results
 
         return call
+
+    def quick(self, fn: Function | None) -> Function | None:
+        """None: all calls are looked at."""
+        return None
 
     def changing(self, node: Node, fn: Function) -> Function:
         """Look also at the type of the state."""

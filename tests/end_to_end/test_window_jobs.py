@@ -252,3 +252,28 @@ def test_windows_have_the_same_results_whatever_crashes(kind: str) -> None:
         return job
 
     simulate(make, seeds=range(12))
+
+
+@pytest.mark.parametrize(
+    "windows", [sc.Tumbling("1h"), sc.Sliding("1h", every="1m"), sc.Session("1h")]
+)
+@pytest.mark.parametrize("number", [0, 90])
+@pytest.mark.parametrize("strict", [False, True])
+def test_record_that_an_aggregate_fails_at_is_named_wherever_in_its_window_it_is(
+    windows: sc.Windows, number: int, strict: bool
+) -> None:
+    records = clicks(100)
+
+    def amount(click: Click) -> int:
+        if click == records[number]:
+            raise ValueError("no amount")
+        return 1
+
+    job = sc.Job("windows", strict=strict)
+    watermarks = sc.Watermarks[Click](lambda click: click.ts, out_of_orderness="5s")
+    source = job.source(sc.items(records), name="clicks", watermarks=watermarks)
+    sums = source.key_by(lambda click: click.user).window(windows, name="sums")
+    sums.aggregate(sc.Sum(amount)).sink(sc.discard(), name="out")
+    with pytest.raises(sc.JobFailed, match=r"step 'sums'.*no amount") as caught:
+        run_job(job)
+    assert repr(records[number]) in str(caught.value)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from streamcp.operators.aggregates import Aggregate, Count
 from streamcp.operators.windowing.grids import FixedGrid, Grid
-from streamcp.operators.windowing.machine import WindowContext, WindowMachine
+from streamcp.operators.windowing.machine import Quick, WindowContext, WindowMachine
 from streamcp.operators.windows import Emit, WindowResult
 
 
@@ -34,9 +34,6 @@ class RefinedPaneState(PaneState):
     changed: set[int] = field(default_factory=set)
 
 
-Function: TypeAlias = Callable[[Any, PaneState, WindowContext], Sequence[WindowResult[Any, Any]]]
-
-
 class PaneMachine(WindowMachine):
     """Works the windows of a grid."""
 
@@ -50,60 +47,37 @@ class PaneMachine(WindowMachine):
         self.state, self.fn = PaneState, self._only_collect
         if emit.kind != "on_close" or lateness:
             self.state, self.fn = RefinedPaneState, self._collect
-        elif isinstance(grid, FixedGrid):
-            self.fn = self._of_one_size(grid.size, grid.offset, counts=type(aggregate) is Count)
+        elif isinstance(grid, FixedGrid) and type(aggregate) is Count:
+            self.quick = _counting(grid.size, grid.offset)
+        else:
+            self.quick = self._adding()
 
-    # ---- records: the first two ways are the hot ones, for results on close only
+    # ---- records
 
-    def _of_one_size(self, size: int, offset: int, *, counts: bool) -> Function:
-        """Write `_only_collect` out for windows of one size, and for the most frequent aggregate.
+    def _adding(self) -> Quick:
+        """Add a record to a pane that is there."""
+        add, start_of = self._add, self._grid.start_of
 
-        Closures, without a call for the start: a fifth faster than the method."""
-        add, begin = self._add, self._begin
+        def quick(record: Any, timestamp: int, state: PaneState) -> bool:
+            panes, start = state.panes, start_of(timestamp)
+            if start not in panes:
+                return False
+            panes[start] = add(panes[start], record, timestamp)
+            return True
 
-        def collect(
-            record: Any, state: PaneState, context: WindowContext
-        ) -> Sequence[WindowResult[Any, Any]]:
-            timestamp = context.timestamp
-            start = timestamp - (timestamp - offset) % size
-            panes = state.panes
-            try:
-                accumulator = panes[start]
-            except KeyError:
-                return begin(start, record, state, context)
-            panes[start] = add(accumulator, record, timestamp)
-            return ()
-
-        def count(
-            record: Any, state: PaneState, context: WindowContext
-        ) -> Sequence[WindowResult[Any, Any]]:
-            timestamp = context.timestamp
-            try:
-                state.panes[timestamp - (timestamp - offset) % size] += 1
-            except KeyError:
-                return begin(timestamp - (timestamp - offset) % size, record, state, context)
-            return ()
-
-        return count if counts else collect
+        return quick
 
     def _only_collect(
         self, record: Any, state: PaneState, context: WindowContext
     ) -> Sequence[WindowResult[Any, Any]]:
-        timestamp = context.timestamp
-        start = self._grid.start_of(timestamp)
-        panes = state.panes
-        if start not in panes:
-            return self._begin(start, record, state, context)
-        panes[start] = self._add(panes[start], record, timestamp)
-        return ()
-
-    def _begin(
-        self, start: int, record: Any, state: PaneState, context: WindowContext
-    ) -> Sequence[WindowResult[Any, Any]]:
-        """Take the first record of a pane, if it is not too late."""
-        if not self._open(start, state, context):
+        """Results come on close only: most records belong to a pane that is there."""
+        timestamp, quick = context.timestamp, self.quick
+        assert quick is not None
+        if quick(record, timestamp, state):
+            return ()
+        if not self._open(self._grid.start_of(timestamp), state, context):
             return self._reject(record, context, keep=state.panes)
-        state.panes[start] = self._add(state.panes[start], record, context.timestamp)
+        quick(record, timestamp, state)
         return ()
 
     def _collect(
@@ -186,3 +160,17 @@ class PaneMachine(WindowMachine):
         if start in state.closed and self._grid.end_of(start) == close + 1:
             state.closed.discard(start)
             del state.panes[start]
+
+
+def _counting(size: int, offset: int) -> Quick:
+    """Count a record in a pane that is there: the most frequent aggregate, in windows of one size.
+    Without calls for the start and the sum it takes half as long."""
+
+    def quick(record: Any, timestamp: int, state: PaneState) -> bool:
+        try:
+            state.panes[timestamp - (timestamp - offset) % size] += 1
+        except KeyError:
+            return False
+        return True
+
+    return quick

@@ -17,7 +17,7 @@ from typing import Any
 
 from streamcp.elements import MIN_TIMESTAMP
 from streamcp.operators.aggregates import Aggregate
-from streamcp.operators.windowing.machine import WindowContext, WindowMachine
+from streamcp.operators.windowing.machine import Quick, WindowContext, WindowMachine
 from streamcp.operators.windows import Emit, WindowResult
 
 
@@ -50,24 +50,29 @@ class SessionMachine(WindowMachine):
     ) -> None:
         super().__init__(aggregate, emit, lateness, late)
         self._gap = gap
-        self.state = SessionState
-        self.fn = self._only_collect if emit.kind == "on_close" and not lateness else self._collect
+        self.state, self.fn = SessionState, self._collect
+        if emit.kind == "on_close" and not lateness:
+            self.quick = self._adding()
 
     # ---- records
 
-    def _only_collect(
-        self, record: Any, state: SessionState, context: WindowContext
-    ) -> Sequence[WindowResult[Any, Any]]:
-        """Results come on close only: most records lie in the session that is there."""
-        timestamp = context.timestamp
-        if state.sessions:
+    def _adding(self) -> Quick:
+        """Add a record to the last session, if it lies in it: as most do."""
+        add, gap = self._add, self._gap
+
+        def quick(record: Any, timestamp: int, state: SessionState) -> bool:
+            if not state.sessions:
+                return False
             session = state.sessions[-1]
-            if session.start <= timestamp < session.end:
-                session.value = self._add(session.value, record, timestamp)
-                if timestamp + self._gap > session.end:
-                    session.end = timestamp + self._gap
-                return ()
-        return self._collect(record, state, context)
+            if not session.start <= timestamp < session.end:
+                return False
+            session.value = add(session.value, record, timestamp)
+            end = timestamp + gap
+            if end > session.end:
+                session.end = end
+            return True
+
+        return quick
 
     def _collect(
         self, record: Any, state: SessionState, context: WindowContext

@@ -19,7 +19,7 @@ from typing import Any
 
 from streamcp.elements import MIN_TIMESTAMP
 from streamcp.operators.aggregates import Aggregate
-from streamcp.operators.windowing.machine import WindowContext, WindowMachine
+from streamcp.operators.windowing.machine import Quick, WindowContext, WindowMachine
 from streamcp.operators.windows import Emit, WindowResult
 
 
@@ -63,8 +63,9 @@ class SliceMachine(WindowMachine):
         self._offset = offset % every
         self._rest = size % every  # windows end so far behind a beginning
         self._small = bool(getattr(aggregate, "small", False))
-        self.state = SliceState
-        self.fn = self._only_collect if emit.kind == "on_close" and not lateness else self._collect
+        self.state, self.fn = SliceState, self._collect
+        if emit.kind == "on_close" and not lateness:
+            self.fn, self.quick = self._only_collect, self._adding()
 
     # ---- arithmetic
 
@@ -96,20 +97,36 @@ class SliceMachine(WindowMachine):
 
     # ---- records
 
+    def _adding(self) -> Quick:
+        """Add a record to a slice that is there."""
+        add, offset, step, rest = self._add, self._offset, self._step, self._rest
+
+        def quick(record: Any, timestamp: int, state: SliceState) -> bool:
+            behind = (timestamp - offset) % step
+            start = timestamp - behind
+            if behind >= rest:
+                start += rest
+            slices = state.slices
+            if start not in slices:
+                return False
+            slices[start] = add(slices[start], record, timestamp)
+            if start < state.covered:
+                state.covered = MIN_TIMESTAMP
+            return True
+
+        return quick
+
     def _only_collect(
         self, record: Any, state: SliceState, context: WindowContext
     ) -> Sequence[WindowResult[Any, Any]]:
-        timestamp = context.timestamp
-        behind = (timestamp - self._offset) % self._step
-        start = timestamp - behind
-        if behind >= self._rest:
-            start += self._rest
-        slices = state.slices
-        if start not in slices and not self._open(start, state, context):
-            return self._reject(record, context, keep=slices)
-        slices[start] = self._add(slices[start], record, timestamp)
-        if start < state.covered:
-            state.covered = MIN_TIMESTAMP
+        """Results come on close only: most records belong to a slice that is there."""
+        timestamp, quick = context.timestamp, self.quick
+        assert quick is not None
+        if quick(record, timestamp, state):
+            return ()
+        if not self._open(self._slice_of(timestamp), state, context):
+            return self._reject(record, context, keep=state.slices)
+        quick(record, timestamp, state)
         return ()
 
     def _collect(

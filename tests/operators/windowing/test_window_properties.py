@@ -70,9 +70,12 @@ def worked(
     feed: list[tuple[str, int]],
     *,
     restoring: bool,
+    whole: bool = False,
 ) -> tuple[Emitted, list[int]]:
     run = WindowRun(
-        lambda: make_window_machine(windows, aggregate, emit, lateness, "late"), restoring=restoring
+        lambda: make_window_machine(windows, aggregate, emit, lateness, "late"),
+        restoring=restoring,
+        whole=whole,
     )
     watermark = 0
     for number, (kind, value) in enumerate(feed):
@@ -227,8 +230,9 @@ def check(
     feed: list[tuple[str, int]],
 ) -> None:
     expected = oracle().feed(feed)
-    for restoring in (False, True):
-        assert worked(windows, aggregate, emit, lateness, feed, restoring=restoring) == expected
+    for restoring, whole in ((False, False), (True, False), (False, True)):
+        found = worked(windows, aggregate, emit, lateness, feed, restoring=restoring, whole=whole)
+        assert found == expected
 
 
 def spans(size: int, every: int, offset: int) -> Callable[[int], list[Span]]:
@@ -321,8 +325,8 @@ def test_count_windows_equal_loops_over_all_records(
         ids = frozenset(number for number, _ in window)
         expected.append((min(times), max(times) + 1, ids))
     windows = CountWindow(n, every=every)
-    for restoring in (False, True):
-        emitted = worked(windows, aggregate, ON_CLOSE, 0, feed, restoring=restoring)
+    for restoring, whole in ((False, False), (True, False), (False, True)):
+        emitted = worked(windows, aggregate, ON_CLOSE, 0, feed, restoring=restoring, whole=whole)
         assert emitted == (expected, [])
 
 

@@ -36,9 +36,12 @@ class Context:
 class WindowRun:
     """The key "k" of a window machine: records and watermarks in, `results` and `late` out.
 
-    With `restoring`, it is made anew, and its state goes through bytes, before every call."""
+    With `restoring`, it is made anew, and its state goes through bytes, before every call. Unless
+    it is `whole`, `fn` is called only where `quick` has not done it, as the loops do."""
 
-    def __init__(self, make: Callable[[], WindowMachine], *, restoring: bool = False) -> None:
+    def __init__(
+        self, make: Callable[[], WindowMachine], *, restoring: bool = False, whole: bool = False
+    ) -> None:
         self.results: list[WindowResult[str, Any]] = []
         self.late: list[Any] = []
         self.state: Any = None
@@ -47,10 +50,17 @@ class WindowRun:
         self.watermark = MIN_TIMESTAMP
         self._make = make
         self._restoring = restoring
+        self._whole = whole
         self._machine = make()
 
     def record(self, timestamp: int, record: Any = None) -> None:
-        self._call(timestamp, lambda machine, state, context: machine.fn(record, state, context))
+        def call(machine: WindowMachine, state: Any, context: Context) -> Any:
+            quick = None if self._whole else machine.quick
+            if quick is not None and quick(record, timestamp, state):
+                return ()
+            return machine.fn(record, state, context)
+
+        self._call(timestamp, call)
 
     def advance(self, watermark: int) -> None:
         """Fire what is due up to `watermark`, in the order of time."""
