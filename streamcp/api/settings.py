@@ -8,10 +8,12 @@ are errors, wherever they come from. Only `read_environment` and `read_project` 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -121,12 +123,17 @@ def read_project(start: Path | None = None) -> dict[str, Any]:
             if "streamcp" not in text:
                 return {}  # parsing a large file takes longer than starting a job
             try:
-                content = tomllib.loads(text)
+                return copy.deepcopy(_table_of(text))
             except tomllib.TOMLDecodeError as error:
                 raise SettingsError(f"{file} cannot be read: {error}") from error
-            table = content.get("tool", {}).get("streamcp", {})
-            return dict(table)
     return {}
+
+
+# Whoever starts many jobs in a process starts them in the same project.
+@lru_cache(maxsize=4)
+def _table_of(project: str) -> dict[str, Any]:
+    """Find `[tool.streamcp]` in the text of a pyproject.toml. What comes of it is not changed."""
+    return dict(tomllib.loads(project).get("tool", {}).get("streamcp", {}))
 
 
 def _default_restart(checkpoints: Checkpoints | None) -> Restart:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeAlias
 
 from streamcp.operators.steps import (
@@ -131,6 +132,7 @@ def told(node: Node) -> str:
     return f"{node.verb}{named} ({node.place})"
 
 
+@cache
 def _verb(class_name: str) -> str:
     """`FlatMapStep` to `flat_map`."""
     stem = class_name.removesuffix("Step")

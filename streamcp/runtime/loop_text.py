@@ -20,8 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from types import CodeType, FunctionType
-from typing import Any, TypeAlias
+from typing import Any
 
+_INDENT = "    "
 _NONE = 0
 
 
@@ -144,9 +145,7 @@ class LoopText:
         """Make the function; `title` names it in tracebacks, where its text is shown."""
         steps: dict[int, int] = {}
         self.names["failing"] = partial(_failing, steps)
-        lines = list(self._lines())
-        steps.update({number: one.step for number, one in enumerate(lines, 1) if one.step})
-        text = "".join("    " * line.depth + line.text + "\n" for line in lines)
+        text = "\n".join(self._written(steps)) + "\n"
         namespace = dict(self.names)
         exec(_compiled(text, title), namespace)
         work: FunctionType = namespace["work"]
@@ -155,60 +154,53 @@ class LoopText:
         linecache.cache[title] = (len(text), None, text.splitlines(keepends=True), title)
         return work
 
-    def _lines(self) -> Iterator[Line]:
+    def _written(self, steps: dict[int, int]) -> list[str]:
+        """Give all lines, and note in `steps` of which step they are, by their numbers."""
         assert self._outermost is not None
-        bound = "".join(f", {name}={name}" for name in self.names)
-        yield Line(0, f"def work(records{bound}):")
-        for text in [*self.before, *self._zeros()]:
-            yield Line(1, text)
-        yield from _lines_of(self._outermost, 1)
-        for text in [*self._totals(), *self.after]:
-            yield Line(1, text)
-
-    def _zeros(self) -> Iterator[str]:
-        return (f"{count.variable} = 0" for count in self._counts if count.lines)
-
-    def _totals(self) -> Iterator[str]:
-        return (f"{count.name} = {count.total}" for count in self._counts if count.total)
+        bound = "".join([f", {name}={name}" for name in self.names])
+        zeros = [f"{count.variable} = 0" for count in self._counts if count.lines]
+        totals = [f"{count.name} = {count.total}" for count in self._counts if count.total]
+        written = [f"def work(records{bound}):"]
+        written += [f"{_INDENT}{text}" for text in (*self.before, *zeros)]
+        _write(self._outermost, _INDENT, written, steps)
+        written += [f"{_INDENT}{text}" for text in (*totals, *self.after)]
+        return written
 
 
-Written: TypeAlias = Sequence["Line | _For"]
-
-
-def _lines_of(loop: _For, depth: int) -> Iterator[Line]:
-    depth += loop.head.depth
-    yield Line(depth, loop.head.text)
+def _write(loop: _For, indent: str, written: list[str], steps: dict[int, int]) -> None:
+    indent += _INDENT * loop.head.depth
+    written.append(f"{indent}{loop.head.text}")
+    inside = f"{indent}{_INDENT}"
     if not loop.failures:
-        yield from _inside(loop.body, depth + 1)
+        _write_body(loop, inside, written, steps)
         return
-    yield Line(depth + 1, "try:")
-    yield from _inside(loop.body, depth + 2)
-    yield Line(depth + 1, "except Exception as error:")
-    yield from (Line(depth + 2, text) for text in _handling(loop.failures))
+    written.append(f"{inside}try:")
+    _write_body(loop, f"{inside}{_INDENT}", written, steps)
+    written.append(f"{inside}except Exception as error:")
+    written += [f"{inside}{_INDENT}{text}" for text in _handling(loop.failures)]
 
 
-def _inside(body: Written, depth: int) -> Iterator[Line]:
-    empty = True
-    for one in body:
+def _write_body(loop: _For, indent: str, written: list[str], steps: dict[int, int]) -> None:
+    before = len(written)
+    for one in loop.body:
         if isinstance(one, _For):
-            empty = False
-            yield from _lines_of(one, depth)
+            _write(one, indent, written, steps)
         elif one.text:
-            empty = False
-            yield Line(depth + one.depth, one.text, one.step)
-    if empty:
-        yield Line(depth, "pass")
+            written.append(f"{indent}{_INDENT * one.depth}{one.text}")
+            if one.step:
+                steps[len(written)] = one.step
+    if len(written) == before:
+        written.append(f"{indent}pass")
 
 
-def _handling(failures: Mapping[int, Sequence[Line]]) -> Iterator[str]:
-    yield "step = failing()"
+def _handling(failures: Mapping[int, Sequence[Line]]) -> list[str]:
+    lines = ["step = failing()"]
     word = "if"
-    for step, lines in failures.items():
-        yield f"{word} step == {step}:"
-        yield from (f"    {line.text}" for line in lines if line.text)
+    for step, said in failures.items():
+        lines.append(f"{word} step == {step}:")
+        lines += [f"{_INDENT}{line.text}" for line in said if line.text]
         word = "elif"
-    yield "else:"
-    yield "    raise"
+    return [*lines, "else:", f"{_INDENT}raise"]
 
 
 def _failing(steps: Mapping[int, int]) -> int:
