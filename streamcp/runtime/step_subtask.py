@@ -19,11 +19,12 @@ class StepSubtask(Subtask):
     async def run(self) -> None:
         """Work until all inputs have ended."""
         clock = self.context.clock
+        timed = self.chain.has_timers or self.time is not None
         while True:
             if self.held:
                 await self.wait("idle")
                 continue
-            while not self.held and self.output.writable and self.fire_timers():
+            while timed and not self.held and self.output.writable and self.fire_timers():
                 await self.turns.end_if_over(clock.monotonic())
             if self._have_work():
                 self._work_slice()
@@ -35,7 +36,7 @@ class StepSubtask(Subtask):
                 continue
             if not self.held:
                 waiting: Waiting = "idle" if self.output.writable else "backpressured"
-                await self.wait(waiting, timeout=self.until_timer())
+                await self.wait(waiting, timeout=self.until_timer() if timed else None)
         self.finish()
 
     def _have_work(self) -> bool:
