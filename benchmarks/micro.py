@@ -248,7 +248,7 @@ async def stateless(run: Run[Sizes]) -> Sequence[Row]:
     n, rounds = run.sizes.records * 2, run.sizes.rounds
     name = "map–filter–map / bare loop"
     return [
-        *await ratio(name, bare_stateless, job_stateless, n, rounds, at_least(0.75)),
+        *await ratio(name, bare_stateless, job_stateless, n, rounds, at_least(0.85)),
         *await ratio(
             "map–filter–map / chain of iterators",
             bare_stateless_chained,
@@ -263,10 +263,10 @@ async def stateless(run: Run[Sizes]) -> Sequence[Row]:
 
 async def exchange(run: Run[Sizes]) -> Sequence[Row]:
     """map – filter – exchange over four channels – keyed count."""
-    n, rounds = run.sizes.records, run.sizes.rounds
+    n, rounds = run.sizes.records * 2, run.sizes.rounds
     name = "exchange and keyed count / bare loop"
     return [
-        *await ratio(name, bare_count, job_count, n, rounds, at_least(0.55)),
+        *await ratio(name, bare_count, job_count, n, rounds, at_least(0.65)),
         await startup(job_count),
     ]
 
@@ -276,7 +276,7 @@ async def process(run: Run[Sizes]) -> Sequence[Row]:
     n, rounds = run.sizes.records, run.sizes.rounds
     return [
         *await ratio(
-            "keyed process / bare loop", bare_process, job_process, n, rounds, at_least(0.35)
+            "keyed process / bare loop", bare_process, job_process, n, rounds, at_least(0.5)
         ),
         *await ratio(
             "the same behind an exchange over 4 channels",

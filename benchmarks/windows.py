@@ -112,7 +112,7 @@ async def tumbling(run: Run[Sizes]) -> Sequence[Row]:
     n, rounds = run.sizes.records, run.sizes.rounds
     name = "tumbling count per key / bare loop"
     windows = job_of(sc.Tumbling("1m"))
-    return await ratio(name, bare_tumbling, windows, n, rounds, at_least(0.35))
+    return await ratio(name, bare_tumbling, windows, n, rounds, at_least(0.5))
 
 
 async def sliding(run: Run[Sizes]) -> Sequence[Row]:
