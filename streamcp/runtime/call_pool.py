@@ -19,7 +19,7 @@ from streamcp.config import Retry
 from streamcp.graph.logical import Node
 from streamcp.operators.calls import OWN_CALL
 from streamcp.operators.steps import AsyncOptions
-from streamcp.runtime.blocking import BLOCKING
+from streamcp.runtime.blocking import BLOCKING, MEASURED
 from streamcp.runtime.calling import failure_of
 from streamcp.runtime.calls import Calls
 from streamcp.runtime.deadlines import Deadlines
@@ -33,7 +33,7 @@ SHARE = 0.001
 # So many calls are made between two looks at the clock, unless they are long: a look costs as
 # much as a short call.
 ROW = 8
-_NEVER = float("inf")
+_NEVER = _ALWAYS = float("inf")
 
 
 class _Worker:
@@ -69,8 +69,9 @@ class CallPool:
 
     Each call sees the context variables of whoever started the job, and not what another call has
     set. A worker would hand that on to its next call; so as soon as a function turns out to set
-    one, or a row of calls has taken long enough to have held the event loop, the pool is *careful*:
-    each call is awaited step by step, in a context of its own (see `blocking.Watched`)."""
+    one, the pool is *careful*: each call is awaited step by step, in a context of its own (see
+    `blocking.Watched`). It is so for a while, too, when a row of calls has taken long enough to
+    have held the event loop: not for good, since the machine may have had other things to do."""
 
     def __init__(
         self,
@@ -92,6 +93,7 @@ class CallPool:
         self._meter = meter
         self._node = node
         self._careful = False
+        self._careful_for = 0.0  # so many calls
         self._workers: list[_Worker] = []
         self._idle: deque[asyncio.Future[None]] = deque()
         self._waking = False
@@ -101,7 +103,8 @@ class CallPool:
         if limits is not None:
             self._limited = Limited(calls, limits, context, node, self.wake)
         self._source = self._limited or calls
-        self._simple = (options.timeout, options.retry, limits) == (None, None, None)
+        self._may_be_simple = (options.timeout, options.retry, limits) == (None, None, None)
+        self._simple = self._may_be_simple
         self._deadlines: Deadlines | None = None
         if options.timeout is not None:
             self._deadlines = Deadlines(options.timeout, context.clock)
@@ -166,7 +169,7 @@ class CallPool:
                 since = _NEVER
             now = clock.monotonic()
             if now - since >= BLOCKING or worker.has_set_variables():
-                self._careful, self._simple = True, False
+                self._be_careful(_ALWAYS if worker.has_set_variables() else MEASURED)
             since = now
             if self._running is not worker:
                 # Another worker has run: this one has waited, and begins anew.
@@ -276,8 +279,16 @@ class CallPool:
     def _called(self, worker: _Worker, ticket: Any, attempt: int) -> Awaitable[Any]:
         if not self._careful:
             return self._calls.call(ticket, attempt)
+        self._careful_for -= 1
+        if self._careful_for <= 0:
+            self._careful, self._simple = False, self._may_be_simple
         call = partial(self._calls.call, ticket, attempt)
         return self._blocking.watched(self._node, call, worker.pristine.copy())
+
+    def _be_careful(self, calls: float) -> None:
+        """Await the next calls step by step."""
+        self._careful, self._simple = True, False
+        self._careful_for = max(self._careful_for, calls)
 
     def _end_attempt(self, worker: _Worker) -> None:
         """Take the timeout's cancellation back; raise TimeoutError if there was one, whatever the

@@ -15,6 +15,8 @@ from streamcp.config import Retry
 from streamcp.graph.logical import Node, Place
 from streamcp.observability.events import Event
 from streamcp.operators.steps import AsyncOptions, MapStep
+from streamcp.runtime import call_pool
+from streamcp.runtime.blocking import BLOCKING
 from streamcp.runtime.call_pool import CallPool
 from streamcp.runtime.meters import StepMeter
 from streamcp.testing.clock import ManualClock
@@ -80,6 +82,7 @@ class Bench:
         self.events: list[Event] = []
         loop = asyncio.get_running_loop()
         clock = loop.clock if isinstance(loop, VirtualTimeLoop) else ManualClock(tick=1e-6)
+        self.clock = clock
         node = Node(1, MapStep(echo), (), Place("job.py", 7), "step")
         context = bare_context(clock, self.events.append)
         made = AsyncOptions(**options)
@@ -115,6 +118,27 @@ async def test_calls_that_never_wait_are_all_made_in_order() -> None:
         bench.add(*range(5000))
         await bench.done(5000)
     assert [ticket for ticket, _ in bench.calls.results] == list(range(5000))
+
+
+async def test_pool_that_was_held_up_watches_its_calls_for_a_while_and_not_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(call_pool, "MEASURED", 50)
+    told_before: dict[int, int] = {}
+
+    async def call(ticket: int, attempt: int) -> int:
+        told_before[ticket] = len(bench.events)
+        if ticket in (0, 200, 230):
+            assert isinstance(bench.clock, ManualClock)
+            bench.clock.advance(BLOCKING)
+        return ticket
+
+    bench = Bench(call, concurrency=1)
+    async with bench.running():
+        bench.add(*range(300))
+        await bench.done(300)
+    assert told_before[229] == 0, "the 200th call was still watched"
+    assert told_before[231] == 1, "the 230th call was not watched"
 
 
 async def test_waiting_calls_run_side_by_side_up_to_concurrency() -> None:
