@@ -78,8 +78,6 @@ class _Writer:
         file.write_text(figure.draw(self._results), encoding="utf-8")
         self.written.append(file)
         yield f"![{figure.title}]({folder.name}/{file.name})"
-        yield ""
-        yield f"*{figure.title}.* {figure.caption}"
 
 
 def suite(result: Result) -> str:
