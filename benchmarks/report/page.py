@@ -100,8 +100,10 @@ def summary_lines(results: Results) -> Iterator[str]:
     """How many targets are met; those that are not, one by one."""
     all_ = results.values()
     met, undecided, missed = (len(with_verdict(all_, v)) for v in ("met", "undecided", "missed"))
-    yield f"Of {met + undecided + missed} figures with a target {met} meet it, {missed} miss it, "
-    yield f"{undecided} are undecided: their interval holds the target."
+    yield (
+        f"Of {met + undecided + missed} figures with a target {met} meet it, {missed} miss it, and "
+        f"{undecided} are undecided: their interval holds the target."
+    )
     for verdict in ("missed", "undecided"):
         for result in all_:
             rows = [row for row in result.rows if row.verdict == verdict]

@@ -154,7 +154,7 @@ def test_summary_counts_and_names_what_is_missed(tmp_path: Path) -> None:
     text = write(tmp_path, make_result("micro.stateless", *ROWS, check("right", True)))
     summary = text.partition("## In short")[2].partition("## Checkpoints")[0]
 
-    assert "Of 3 figures with a target 2 meet it, 1 miss it, 0 are undecided" in summary
+    assert "Of 3 figures with a target 2 meet it, 1 miss it, and 0 are undecided" in summary
     assert "map–filter–map / bare loop" in summary
     assert "streamcp / csp" not in summary
 

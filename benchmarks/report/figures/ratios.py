@@ -17,8 +17,8 @@ _WORKLOADS: Final = {
     "stateless": "stateless chain",
     "count": "keyed count",
     "count_with_checkpoints": "keyed count, checkpoints",
-    "window": "tumbling window",
-    "enrichment": "async enrichment",
+    "windows": "tumbling window",
+    "calls": "async enrichment",
 }
 
 
@@ -29,7 +29,7 @@ def _named(names: Sequence[str]) -> Callable[[Row], str | None]:
 def _against_peer(workload: str) -> Choice:
     def label(row: Row) -> str | None:
         prefix = "streamcp / "
-        if not row.name.startswith(prefix) or "bare" in row.name:
+        if not row.name.startswith(prefix) or "bare" in row.name or "fastest" in row.name:
             return None
         return f"{_WORKLOADS[workload]}: {row.name.removeprefix(prefix)}"
 
