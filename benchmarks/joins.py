@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import streamcp as sc
 from benchmarks.harness import Row, Run, Suite
-from benchmarks.micro import ratio
+from benchmarks.harness.ratios import ratio
 from benchmarks.windows import BATCH, FULL, QUICK, Sizes, key_of, time_of
 
 BEFORE = 1_000

@@ -15,7 +15,8 @@ from typing import Any
 
 import streamcp as sc
 from benchmarks.harness import Row, Run, Suite, at_least, median_row
-from benchmarks.micro import CONCURRENCY, Work, pause, ratio, scale_at_once
+from benchmarks.harness.ratios import Work, ratio
+from benchmarks.micro.work import CONCURRENCY, pause, scale_at_once
 
 
 @dataclass(frozen=True, slots=True)

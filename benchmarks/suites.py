@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from benchmarks import durability, incremental, joins, journal, micro, outstanding, timers, windows
+from benchmarks import durability, incremental, joins, journal, outstanding, timers, windows
 from benchmarks.checkmate import measuring as checkmate
 from benchmarks.endurance import suite as endurance
 from benchmarks.harness import Suite
+from benchmarks.micro import suite as micro
 from benchmarks.nexmark import measuring as nexmark
 from benchmarks.peers import checkpoints as peers_checkpoints
 from benchmarks.peers import rates as peers

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import streamcp as sc
 from benchmarks.harness import Row, Run, Suite, at_least, median_row, paired, timed
-from benchmarks.micro import ratio_rows
+from benchmarks.harness.ratios import ratio_rows
 from benchmarks.windows import BATCH, Sizes, key_of, time_of
 
 AFTER = 1_000  # a timer fires a hundred records later

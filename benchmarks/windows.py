@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import streamcp as sc
 from benchmarks.harness import Row, Run, Suite, at_least, at_most
-from benchmarks.micro import Work, ratio
+from benchmarks.harness.ratios import Work, ratio
 
 KEYS = 50
 FIRST = 1_704_067_200_000

@@ -1,12 +1,13 @@
 """What all benchmarks share. It knows no benchmark; nothing here knows what is measured.
 
-- `rows`: figures with intervals and targets; `timing`: measuring in turns, and the disk.
+- `rows`: figures with intervals and targets; `timing`, `ratios`: measuring in turns, and the disk.
 - `suites`: what a benchmark is; `cells`, `children`: fresh processes.
 - `running`, `results`, `tables`, `comparing`, `command`: the command line and its files.
 """
 
 from benchmarks.harness.cells import in_fresh_process
 from benchmarks.harness.children import Child
+from benchmarks.harness.ratios import Work, ratio, ratio_rows, startup
 from benchmarks.harness.rows import (
     Interval,
     Row,
@@ -32,6 +33,7 @@ __all__ = [
     "Seconds",
     "Suite",
     "Target",
+    "Work",
     "at_least",
     "at_most",
     "bootstrap_interval",
@@ -41,7 +43,10 @@ __all__ = [
     "median_interval",
     "median_row",
     "paired",
+    "ratio",
     "ratio_of_medians",
+    "ratio_rows",
     "skipped",
+    "startup",
     "timed",
 ]

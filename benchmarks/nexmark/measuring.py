@@ -21,7 +21,7 @@ from typing import Any
 
 import streamcp as sc
 from benchmarks.harness import Benchmark, Row, Run, Suite, check, median_row, paired, timed
-from benchmarks.micro import ratio_rows, startup
+from benchmarks.harness.ratios import ratio_rows, startup
 from benchmarks.nexmark.answers import Answers, difference
 from benchmarks.nexmark.generator import Auctioneering, events
 from benchmarks.nexmark.jobs import job, results, results_in_virtual_time, shared_out

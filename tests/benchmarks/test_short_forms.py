@@ -17,7 +17,6 @@ from benchmarks import (
     incremental,
     joins,
     journal,
-    micro,
     outstanding,
     timers,
     windows,
@@ -26,9 +25,11 @@ from benchmarks.endurance import suite as endurance
 from benchmarks.endurance.sizes import Sizes as Endurance
 from benchmarks.harness import Suite
 from benchmarks.harness.command import main
+from benchmarks.micro import suite as micro
+from benchmarks.micro.sizes import Sizes as MicroSizes
 from benchmarks.nexmark import measuring as nexmark
 
-MICRO = micro.Sizes(records=2000, calls=200, rounds=1, checkpoint_rounds=1, checkpoint_seconds=0.1)
+MICRO = MicroSizes(records=2000, calls=200, rounds=1)
 OUTSTANDING = outstanding.Sizes(calls=20, seconds=0.2, records=100, checkpoints=2)
 ENDURANCE = Endurance(
     kills=1,
