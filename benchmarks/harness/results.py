@@ -5,6 +5,7 @@ Each benchmark carries its machine: a file may be made in several runs.
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,14 +59,16 @@ def with_verdict(results: Iterable[Result], verdict: Verdict) -> list[Row]:
 
 
 def write_results(file: Path, results: Iterable[Result]) -> None:
-    """Write all of them."""
+    """Write all of them; compressed if the file is called `.gz`."""
     content = {"benchmarks": [result.as_dict() for result in results]}
-    file.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    data = (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+    file.write_bytes(gzip.compress(data, mtime=0) if file.suffix == ".gz" else data)
 
 
 def read_results(file: Path) -> dict[str, Result]:
     """Read them, by name."""
-    content = json.loads(file.read_text(encoding="utf-8"))
+    data = file.read_bytes()
+    content = json.loads(gzip.decompress(data) if file.suffix == ".gz" else data)
     results = map(Result.from_dict, content["benchmarks"])
     return {result.name: result for result in results}
 

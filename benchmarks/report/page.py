@@ -1,8 +1,8 @@
 """The page: prose of a template, tables and figures of one run, nothing copied by hand.
 
 A line of the template that is a directive is replaced: `<!-- summary -->`, `<!-- machines -->`,
-`<!-- table NAME -->` (a suite, or one benchmark) and `<!-- figure NAME -->`. What the run has not
-measured is told, not left out in silence.
+`<!-- raw -->` (the run's file), `<!-- table NAME -->` (a suite, or one benchmark) and
+`<!-- figure NAME -->`. What the run has not measured is told, not left out in silence.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.results import Result, with_verdict
+from benchmarks.harness.results import Result, with_verdict, write_results
 from benchmarks.harness.rows import Row
 from benchmarks.harness.tables import interval_text, value_text
 from benchmarks.report.figures import FIGURES
@@ -50,12 +50,25 @@ class _Writer:
                 yield from dict.fromkeys(described(one.machine) for one in self._results.values())
             case "summary":
                 yield from summary_lines(self._results)
+            case "raw":
+                yield from self._raw()
             case "table":
                 yield from self._tables(name)
             case "figure":
                 yield from self._figure(name)
             case kind:
                 raise ValueError(f"{_TEMPLATE.name}: there is no directive {kind!r}: {line}")
+
+    def _raw(self) -> Iterator[str]:
+        file = self._folder() / "results.json.gz"
+        write_results(file, self._results.values())
+        self.written.append(file)
+        yield f"[{file.parent.name}/{file.name}]({file.parent.name}/{file.name})"
+
+    def _folder(self) -> Path:
+        folder = self._page.with_suffix("")
+        folder.mkdir(exist_ok=True)
+        return folder
 
     def _tables(self, name: str) -> Iterator[str]:
         found = [one for one in self._results.values() if one.name == name or suite(one) == name]
@@ -72,12 +85,10 @@ class _Writer:
         if any(needed not in self._results for needed in figure.needs):
             yield f"*{figure.title}: {' and '.join(figure.needs)} not measured in this run.*"
             return
-        folder = self._page.with_suffix("")
-        folder.mkdir(exist_ok=True)
-        file = folder / f"{name}.svg"
+        file = self._folder() / f"{name}.svg"
         file.write_text(figure.draw(self._results), encoding="utf-8")
         self.written.append(file)
-        yield f"![{figure.title}]({folder.name}/{file.name})"
+        yield f"![{figure.title}]({file.parent.name}/{file.name})"
 
 
 def suite(result: Result) -> str:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.harness.command import main
-from benchmarks.harness.results import Result, write_results
+from benchmarks.harness.results import Result, read_results, write_results
 from benchmarks.harness.rows import Row, at_least, check, median_row
 from benchmarks.report.figures import FIGURES
 from benchmarks.report.page import write_page
@@ -157,6 +157,22 @@ def test_summary_counts_and_names_what_is_missed(tmp_path: Path) -> None:
     assert "Of 3 figures with a target 2 meet it, 1 miss it, and 0 are undecided" in summary
     assert "map–filter–map / bare loop" in summary
     assert "streamcp / csp" not in summary
+
+
+def test_page_can_be_made_again_of_the_file_that_it_keeps(tmp_path: Path) -> None:
+    text = write(tmp_path, result_for("capacity.capacity"), make_result("micro.stateless", *ROWS))
+    kept = read_results(tmp_path / "results/results.json.gz")
+
+    (tmp_path / "again").mkdir()
+    assert write(tmp_path / "again", *kept.values()) == text
+
+
+def test_page_of_the_documentation_is_made_of_its_file(tmp_path: Path) -> None:
+    """What the page says is what was measured, and what the template says now."""
+    page = Path(__file__).parents[2] / "docs/explanation/results.md"
+    kept = read_results(page.with_suffix("") / "results.json.gz")
+
+    assert write(tmp_path, *kept.values()) == page.read_text(encoding="utf-8")
 
 
 def test_page_shows_the_figures_that_it_can_draw(tmp_path: Path) -> None:
