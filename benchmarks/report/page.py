@@ -73,7 +73,10 @@ class _Writer:
     def _tables(self, name: str) -> Iterator[str]:
         found = [one for one in self._results.values() if one.name == name or suite(one) == name]
         for result in found:
-            yield f"**{result.name}**: {result.question}"
+            short = (
+                " *Measured in its short form.*" if result.options.get("quick") == "True" else ""
+            )
+            yield f"**{result.name}**: {result.question}{short}"
             yield ""
             yield from table_lines(result.rows)
             yield ""

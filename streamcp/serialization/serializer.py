@@ -23,6 +23,7 @@ from streamcp.serialization.shapes import Make, Shape, Take, UnwritableError
 
 _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
 NOT_FLAT: Final = object()
+_STATE: Final = "its state"
 _MEMO: Final = {id(MAKE): (0, MAKE)}
 _PROTOCOL: Final = b"\x80\x05"
 _PRELUDE: Final = _PROTOCOL + b"cm\nmake\n\x940"  # gives `make` its place in an unpickler's memo
@@ -46,6 +47,10 @@ class Serializer:
         instance of a class that is not declared, of a class without a codec that is no data
         class, or data classes that contain each other in a circle; names `step`.
         """
+        return self._dumps(value, step, f"a {type(value).__qualname__}")
+
+    def _dumps(self, value: Any, step: str, told: str) -> bytes:
+        """`told` is what the value is called in messages."""
         buffer = io.BytesIO()
         pickler = _Pickler(buffer, self)
         try:
@@ -54,13 +59,11 @@ class Serializer:
             raise
         except RecursionError:
             raise SerializationError(
-                f"step {step!r}: a {type(value).__qualname__} contains itself or is nested too "
-                f"deeply; refer to the other object by a key"
+                f"step {step!r}: {told} contains itself or is nested too deeply; refer to the "
+                f"other object by a key"
             ) from None
         except Exception as error:  # reading a field may run anything of the user's
-            raise SerializationError(
-                f"step {step!r}: a {type(value).__qualname__} cannot be written: {error}"
-            ) from error
+            raise SerializationError(f"step {step!r}: {told} cannot be written: {error}") from error
         return buffer.getvalue()
 
     def dumps_rows(
@@ -77,7 +80,8 @@ class Serializer:
             if shape is not None and shape.fields:
                 (number,), take = self._writers.get(cls) or self.writer(cls)
                 column = Instances(number, map(take, values))
-        return self.dumps(Columns(keys, column, *((one,) for one in others)), step=step)
+        columns = Columns(keys, column, *((one,) for one in others))
+        return self._dumps(columns, step, _STATE)
 
     def dumps_taken(
         self,
@@ -90,7 +94,7 @@ class Serializer:
     ) -> bytes:
         """The same of what `taken` has told of values of one class."""
         columns = Columns(keys, Instances(number, taken), *((one,) for one in others))
-        return self.dumps(columns, step=step)
+        return self._dumps(columns, step, _STATE)
 
     def taken(self, value: Any) -> tuple[int, tuple[Any, ...]] | None:
         """The class number of an instance and the values of its fields, which keep what it is now,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -173,6 +174,13 @@ def test_page_of_the_documentation_is_made_of_its_file(tmp_path: Path) -> None:
     kept = read_results(page.with_suffix("") / "results.json.gz")
 
     assert write(tmp_path, *kept.values()) == page.read_text(encoding="utf-8")
+
+
+def test_page_tells_what_was_measured_in_its_short_form(tmp_path: Path) -> None:
+    full = make_result("micro.stateless", *ROWS)
+    short = replace(make_result("windows.tumbling", *ROWS), options={"quick": "True"})
+
+    assert write(tmp_path, full, short).count("short form") == 1
 
 
 def test_page_shows_the_figures_that_it_can_draw(tmp_path: Path) -> None:

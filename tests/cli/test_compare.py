@@ -88,13 +88,13 @@ def test_latency_is_measured_under_a_part_of_what_the_job_sustains(
     cli: Cli, job: None, folder: Path
 ) -> None:
     ran = compare(
-        cli, "--load", "0.5", "--html", "r.html", "my_job.py", "--upto", "400", "--seconds", "9"
+        cli, "--load", "0.5", "--html", "r.html", "my_job.py", "--upto", "240", "--seconds", "5"
     )
 
     assert ran.code == 0, ran.err
     document = data_in(folder / "r.html")
     assert document == json.loads((folder / "compare-results/results.json").read_bytes())
-    assert document["settings"]["records_per_run"] == 200
+    assert document["settings"]["records_per_run"] == 120
     assert document["reference"]["checkpoints"][-1]["kind"] == "final"
     assert len(document["reference"]["checkpoints"]) == 1
     (rate,) = document["rates"].values()
@@ -102,13 +102,13 @@ def test_latency_is_measured_under_a_part_of_what_the_job_sustains(
     first, second = document["runs"]
     for run in (first, second):
         # The last record is due when all before it were given out at their rate.
-        assert run["seconds"] > 199 / rate
-        assert sum(run["latencies"]["due"].values()) == 200
+        assert run["seconds"] > 119 / rate
+        assert sum(run["latencies"]["due"].values()) == 120
         # Each waits for 20 ms in the job; stamps are whole milliseconds.
         assert min(map(int, run["latencies"]["due"])) >= 19_000
-        assert sum(run["latencies"]["waited"].values()) == 200
+        assert sum(run["latencies"]["waited"].values()) == 120
     assert "latency" in ran.out
-    assert document["modes"]["unaligned"]["latency"]["due"]["count"] == 400
+    assert document["modes"]["unaligned"]["latency"]["due"]["count"] == 240
 
 
 def test_sweep_compares_at_every_value(cli: Cli, job: None, folder: Path) -> None:

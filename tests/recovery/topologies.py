@@ -138,7 +138,12 @@ class World:
         """Note an event of the job."""
         if isinstance(event, events.JobRestored):
             self._ripe = False
-            self.replayed.append(self.in_channels(event.checkpoint_id))
+            records = self.in_channels(event.checkpoint_id)
+            if self.failed and not records:
+                # A later checkpoint was complete before the failure had ended the job: once more.
+                self._failures.appendleft(self.failed.pop())
+            else:
+                self.replayed.append(records)
         elif isinstance(event, events.CheckpointCompleted):
             self.completed += 1
             self._ripe = self.in_channels(event.checkpoint_id) > 0

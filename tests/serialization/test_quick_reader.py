@@ -198,7 +198,7 @@ def test_columns_are_read_without_the_classes() -> None:
 
 
 def test_a_value_that_cannot_be_written_is_told_with_its_step() -> None:
-    with pytest.raises(SerializationError, match=r"step 'here'.*Undeclared"):
+    with pytest.raises(SerializationError, match=r"step 'here': its state .*Undeclared"):
         serializer().dumps_rows([1], [Undeclared()], step="here")
 
 

@@ -410,4 +410,4 @@ class Checkpoints(RuleBasedStateMachine):
 
 
 TestCheckpoints = Checkpoints.TestCase
-TestCheckpoints.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+TestCheckpoints.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
