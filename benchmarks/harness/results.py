@@ -59,10 +59,19 @@ def with_verdict(results: Iterable[Result], verdict: Verdict) -> list[Row]:
 
 
 def write_results(file: Path, results: Iterable[Result]) -> None:
-    """Write all of them; compressed if the file is called `.gz`."""
-    content = {"benchmarks": [result.as_dict() for result in results]}
-    data = (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+    """Write all of them, to seven digits; compressed if the file is called `.gz`."""
+    content = {"benchmarks": [_rounded(result.as_dict()) for result in results]}
+    data = (json.dumps(content, ensure_ascii=False) + "\n").encode()
     file.write_bytes(gzip.compress(data, mtime=0) if file.suffix == ".gz" else data)
+
+
+def _rounded(value: Any) -> Any:
+    """The clock tells no more, and its noise cannot be compressed."""
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(one) for key, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def read_results(file: Path) -> dict[str, Result]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 
@@ -38,7 +39,11 @@ def table(title: str, rows: Sequence[Row]) -> Table:
 
 def interval_text(row: Row) -> str:
     """The interval of a figure, if it has one."""
-    return "" if row.interval is None else " … ".join(f"{end:.4g}" for end in row.interval)
+    if row.interval is None:
+        return ""
+    if not all(map(math.isfinite, row.interval)):
+        return "too few samples"
+    return " … ".join(f"{end:.4g}" for end in row.interval)
 
 
 def value_text(row: Row) -> str:

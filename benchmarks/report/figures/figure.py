@@ -37,7 +37,7 @@ LOOKS: Final = {
     "aligned": Look("aligned", "aligned", "o"),
     "aligned, small capacity": Look("aligned, capacity 10", "without", "v"),
     "unaligned": Look("unaligned", "unaligned", "^"),
-    "adaptive, no prediction": Look("adaptive, timeout 100 ms, no prediction", "adaptive", "s"),
+    "adaptive, no prediction": Look("adaptive, no prediction", "adaptive", "s"),
 }
 
 

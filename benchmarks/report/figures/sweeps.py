@@ -20,6 +20,8 @@ BARRIER = Axis("barrier delay: trigger → last subtask has acted", duration, lo
 IN_FLIGHT = Axis("bytes in flight that the checkpoint holds", size, log=True)
 TAKEN = ("aligned", "aligned, small capacity", "unaligned", "adaptive, no prediction")
 
+TRAP = "capacity 100"  # the level of backpressure at which timeouts are compared
+
 X = Callable[[Entry], float]
 
 
@@ -40,12 +42,13 @@ def sweep(
     kinds: Sequence[str] = TAKEN,
     laws: Sequence[str] = ("aligned", "unaligned"),
     chosen: Callable[[Entry], bool] = lambda entry: True,
+    more: Callable[[Results], Sequence[Points]] = lambda results: (),
 ) -> Figure:
     """A figure of one workload, with a dashed line per law."""
 
     def draw(results: Results) -> str:
         entries = [one for one in completed(results, benchmark) if chosen(one)]
-        series = [_points(entries, kind, x, y) for kind in kinds]
+        series = [*(_points(entries, kind, x, y) for kind in kinds), *more(results)]
         drawn = points_over(
             name,
             title,
@@ -91,6 +94,13 @@ def by_timeout(entry: Entry) -> float:
     return 1000 * float(entry["timeout"])
 
 
+def _trapped(results: Results) -> list[Points]:
+    """What a timer that begins with the first barrier would have gained."""
+    kept = results["timeout.timeout"].raw["timer from the first barrier"]
+    dots = [(by_timeout(one), one["barrier_delay"]) for one in kept if one["setting"] == TRAP]
+    return [Points("with a timer from the first barrier (calculated)", "bad", "v", dots)]
+
+
 SWEEPS = {
     "capacity": sweep(
         "capacity",
@@ -119,9 +129,10 @@ SWEEPS = {
         "timeout.timeout",
         Axis("alignment timeout, ms", number, log=True),
         x=by_timeout,
-        chosen=lambda entry: entry["setting"] == "capacity 100",
+        chosen=lambda entry: entry["setting"] == TRAP,
         kinds=("adaptive, no prediction",),
-        laws=(),
+        laws=("adaptive, no prediction",),
+        more=_trapped,
     ),
     "skew": sweep(
         "skew",
