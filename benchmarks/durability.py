@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +20,9 @@ from pathlib import Path
 import anyio
 
 from benchmarks.harness import Row, Run, Suite, at_most, median_row
-from benchmarks.scale.saturated import saturated_job, wait_saturated
+from benchmarks.workloads.saturation import saturated
+from benchmarks.workloads.taking import TIMEOUT
+from benchmarks.workloads.topology import Chain
 from streamcp.checkpoint.statistics import CheckpointStatistics
 
 
@@ -86,27 +87,16 @@ def _write_durably(file: Path, data: bytes) -> None:
 async def durability(run: Run[Sizes]) -> Sequence[Row]:
     """How long does a small checkpoint take to be durable, beside a plain atomic write?"""
     sizes, taken = run.sizes, list[Taken]()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        job = saturated_job(4, sizes.capacity, sizes.service, folder, exchanges=2)
-        try:
-            async with job.start() as running:
-                for number in range(-1, sizes.checkpoints):
-                    run.say(f"checkpoint {number + 1} of {sizes.checkpoints}")
-                    await wait_saturated(running)
-                    one = await running.checkpoint()
-                    data = one.state_bytes + one.in_flight_bytes
-                    plain = await anyio.to_thread.run_sync(beside, data, folder)
-                    if number >= 0:  # the first one only warms up
-                        taken.append(Taken(one, plain))
-                raise _Enough  # to drain the queues would take long
-        except _Enough:
-            pass
+    topology = Chain(sizes.service, sizes.capacity)
+    async with saturated(topology, timeout=TIMEOUT, predict=False) as (job, folder):
+        for number in range(sizes.checkpoints):
+            run.say(f"checkpoint {number + 1} of {sizes.checkpoints}")
+            await job.at_gate()
+            one = await job.running.checkpoint()
+            data = one.state_bytes + one.in_flight_bytes
+            plain = await anyio.to_thread.run_sync(beside, data, folder)
+            taken.append(Taken(one, plain))
     return _rows(taken)
-
-
-class _Enough(Exception):
-    """Ends a job at once."""
 
 
 def _rows(taken: Sequence[Taken]) -> list[Row]:

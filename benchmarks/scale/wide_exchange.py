@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.harness import Row, Run, Suite, at_most, median_row
-from benchmarks.scale.saturated import saturated_job, wait_saturated
+from benchmarks.workloads.saturation import saturated
+from benchmarks.workloads.taking import TIMEOUT
+from benchmarks.workloads.topology import Chain
 from streamcp.checkpoint.statistics import CheckpointStatistics
 
 
@@ -36,23 +37,14 @@ QUICK = Sizes(16, 16, 7, 0.02)
 async def exchange(run: Run[Sizes]) -> Sequence[Row]:
     """How long does an unaligned barrier take across 64 × 64 channels whose queues are full?"""
     sizes, taken, filled = run.sizes, list[CheckpointStatistics](), list[float]()
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            job = saturated_job(sizes.parallelism, sizes.capacity, sizes.service, folder)
-            async with job.start() as running:
-                for number in range(sizes.checkpoints):
-                    run.say(f"checkpoint {number + 1} of {sizes.checkpoints}")
-                    filled.append(await wait_saturated(running))
-                    taken.append(await running.checkpoint())
-                    await asyncio.sleep(sizes.service)
-                raise _Enough  # to drain the queues would take minutes
-        except _Enough:
-            pass
+    topology = Chain(sizes.service, sizes.capacity, stages=1, parallelism=sizes.parallelism)
+    async with saturated(topology, timeout=TIMEOUT, predict=False) as (job, _):
+        for number in range(sizes.checkpoints):
+            run.say(f"checkpoint {number + 1} of {sizes.checkpoints}")
+            filled.append(await job.at_gate())
+            taken.append(await job.running.checkpoint())
+            await asyncio.sleep(sizes.service)
     return _rows(sizes, taken, filled)
-
-
-class _Enough(Exception):
-    """Ends a job at once."""
 
 
 def _rows(

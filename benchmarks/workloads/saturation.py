@@ -92,6 +92,10 @@ class Saturated:
         await self.running.checkpoint()
         self._since = time.perf_counter(), self.service.served
 
+    async def at_gate(self) -> float:
+        """Wait until the queues are full; the result is the share of their room that is taken."""
+        return await wait_saturated(self.running, self._gate)
+
     async def take(self, folder: Path, *, after: float = 0.0) -> dict[str, Any]:
         """Wait at the gate, take one checkpoint in the mode that is set, and write as many bytes
         plainly; the figures.
@@ -99,7 +103,7 @@ class Saturated:
         `after`: trigger so many seconds behind the gate. If the event loop stands still then, the
         trigger is late, and `lateness` tells by how much (in whole milliseconds, as triggers are
         dated); it is 0 where the trigger follows the gate at once."""
-        filled = await wait_saturated(self.running, self._gate)
+        filled = await self.at_gate()
         due_ms = 1000 * (time.time() + after)
         if after:
             await asyncio.sleep(after)
