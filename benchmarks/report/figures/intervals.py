@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks.harness.rows import Row
 from benchmarks.report.figures.figure import Figure, Results
 from streamcp.compare.charts.axis import Axis
-from streamcp.compare.charts.canvas import Axes, LogLocator, Sheet, Swatch, plain
+from streamcp.compare.charts.canvas import Axes, LogLocator, Sheet, Swatch, plain, text_width
 from streamcp.compare.charts.chart import chart
 from streamcp.compare.charts.colours import LIGHT
 
@@ -54,7 +54,8 @@ def _sheet(rows: Sequence[tuple[str, Row]], axis: Axis, width: float) -> Sheet:
     height = len(rows) * _ROW
     sheet = Sheet(width, height + 90)
     top = sheet.legend(0, 0, legend) + 14
-    left = min(300.0, width * 0.4)
+    longest = max((text_width(label) for label, _ in rows), default=0.0)
+    left = min(longest + 14, width * 0.5)
     axes = sheet.axes(left, top, width - left - 60, height)
     for place, (label, _) in enumerate(rows):
         sheet.text(left - 10, top + place * _ROW + 17, label, align="right")
@@ -73,7 +74,7 @@ def _draw(axes: Axes, rows: Sequence[tuple[str, Row]], axis: Axis) -> None:
         axes.set_xlim(min(values) / 1.4, max(values) * 1.4)
         axes.xaxis.set_major_locator(LogLocator(10))
     else:
-        axes.set_xlim(0, max(values) * 1.08)
+        axes.set_xlim(min(0.0, *values) * 1.08, max(values) * 1.08)
     axes.xaxis.set_major_formatter(lambda value, _: axis.text(value))
     axes.xaxis.set_minor_formatter(lambda value, _: "")
     for place, (_, row) in enumerate(rows):

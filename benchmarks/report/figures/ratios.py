@@ -9,7 +9,12 @@ from benchmarks.harness.rows import Row
 from benchmarks.report.figures.intervals import Choice, intervals
 from streamcp.compare.charts.axis import Axis
 
-TIMES: Final = Axis("ratio, logarithmic", lambda value: f"{value:.3g}×", log=True)
+
+def _times(value: float) -> str:
+    return f"{value:,.0f}×" if value >= 100 else f"{value:.3g}×"
+
+
+TIMES: Final = Axis("ratio, logarithmic", _times, log=True)
 SHARE: Final = Axis("share of the loop's speed", lambda value: f"{value:.2f}")
 PER_CENT: Final = Axis("per cent of the throughput", lambda value: f"{value:.1f} %")
 
@@ -29,7 +34,7 @@ def _named(names: Sequence[str]) -> Callable[[Row], str | None]:
 def _against_peer(workload: str) -> Choice:
     def label(row: Row) -> str | None:
         prefix = "streamcp / "
-        if not row.name.startswith(prefix) or "bare" in row.name or "fastest" in row.name:
+        if not row.name.startswith(prefix) or "bare" in row.name:
             return None
         return f"{_WORKLOADS[workload]}: {row.name.removeprefix(prefix)}"
 
