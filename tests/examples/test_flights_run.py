@@ -69,7 +69,7 @@ async def ask_or_die(flight, service):
 
 if __name__ == "__main__":
     example.look_up_weather = ask_or_die
-    job = example.flights(limit=2000, latency="5ms", out=folder / "out")
+    job = example.flights(limit=2000, latency="50ms", out=folder / "out")
     result = job.run(checkpoints=sc.Checkpoints(to=folder / "checkpoints", every="100ms"))
     print(result.restored_from)
 """

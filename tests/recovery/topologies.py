@@ -139,7 +139,7 @@ class World:
         if isinstance(event, events.JobRestored):
             self._ripe = False
             records = self.in_channels(event.checkpoint_id)
-            if self.failed and not records:
+            if self.failed[-1:] == ["map"] and not records:
                 # A later checkpoint was complete before the failure had ended the job: once more.
                 self._failures.appendleft(self.failed.pop())
             else:
