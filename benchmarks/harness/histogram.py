@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from streamcp.compare.histogram import ENOUGH_BEYOND, bucket_of
-from streamcp.compare.histogram import Histogram as Counts
+from streamcp.compare.histogram import ENOUGH_BEYOND, bucket_of, end_of
 
 UNIT = 1000  # nanoseconds: no reading of the clock tells more of a batch
 SHARES = (0.5, 0.9, 0.99, 0.999)
@@ -94,6 +93,4 @@ def _bucketed(microseconds: Mapping[int, int]) -> Counter[int]:
 
 def _highest(lowest: int) -> float:
     """The end of a bucket, in milliseconds."""
-    end = Counts({lowest: 1}).maximum
-    assert end is not None
-    return end * 1000
+    return end_of(lowest) * 1000

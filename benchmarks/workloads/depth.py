@@ -52,9 +52,7 @@ async def depth(run: Run[Sizes]) -> Sequence[Row]:
     run.keep("checkpoints", entries)
     rows: list[Row] = []
     for k in run.sizes.depths:
-        rows += judging.unaligned_rows(entries, setting_of(k), overtaking=(k + 1) * SERVICE)
-        rows += judging.aligned_rows(entries, setting_of(k))
-        rows += judging.times_faster(entries, setting_of(k))
+        rows += judging.setting_rows(entries, setting_of(k), overtaking=(k + 1) * SERVICE)
     rows += [_slope_row(entries, mode, run) for mode in (UNALIGNED, ALIGNED)]
     return rows + judging.sanity_rows(entries)
 

@@ -6,15 +6,16 @@ Each sample is a checkpoint; a detail tells how much the medians of the processe
 from __future__ import annotations
 
 import math
-import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from benchmarks.harness import (
     Row,
     Target,
     at_least,
     at_most,
+    bootstrap_interval,
     median_row,
     ratio_of_medians,
 )
@@ -140,23 +141,11 @@ def adaptive_rows(entries: Sequence[Entry], setting: str, kind: str = ADAPTIVE) 
     row = delay_row(f"{kind}: barrier delay, {setting}", taken, limit=limit)
     shares = [barrier(entry) / aligned_delay(entries, entry) for entry in taken]
     return [
-        _with_detail(row, f"{escalated} escalated"),
+        replace(row, detail=f"{row.detail}; {escalated} escalated"),
         median_row(
             f"{kind}: barrier delay / aligned, {setting}", shares, "×", target=at_most(MAY_EXCEED)
         ),
     ]
-
-
-def _with_detail(row: Row, more: str) -> Row:
-    return Row(
-        row.name,
-        row.value,
-        row.unit,
-        row.interval,
-        row.target,
-        f"{row.detail}; {more}",
-        row.samples,
-    )
 
 
 def aligned_delay(entries: Sequence[Entry], entry: Entry) -> float:
@@ -191,6 +180,16 @@ def times_faster(
     return [median_row(name, ratios, "×", target=target, detail=by)]
 
 
+def setting_rows(entries: Sequence[Entry], setting: str, *, overtaking: float) -> list[Row]:
+    """All kinds that were taken in a setting, each beside its law."""
+    return [
+        *unaligned_rows(entries, setting, overtaking=overtaking),
+        *aligned_rows(entries, setting),
+        *adaptive_rows(entries, setting),
+        *times_faster(entries, setting),
+    ]
+
+
 # ---- how a delay depends on a setting
 
 
@@ -201,13 +200,13 @@ def slope_row(
     target: Target | None = None,
 ) -> Row:
     """The slope of log(median delay + 2 ms) over log(setting), by bootstrap over checkpoints."""
-    chance = random.Random(seed)
-    drawn = sorted(
-        _slope({at: chance.choices(values, k=len(values)) for at, values in delays.items()})
-        for _ in range(2000)
-    )
+
+    def slope(*drawn: Sequence[float]) -> float:
+        return _slope(dict(zip(delays, drawn, strict=True)))
+
+    interval = bootstrap_interval([*delays.values()], slope, seed)
     detail = "0: does not depend on it, 1: proportional to it; drawn again: checkpoints"
-    return Row(name, _slope(delays), "", (drawn[50], drawn[-51]), target, detail)
+    return Row(name, _slope(delays), "", interval, target, detail)
 
 
 def _slope(delays: Mapping[float, Sequence[float]]) -> float:

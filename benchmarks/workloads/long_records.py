@@ -25,10 +25,10 @@ from benchmarks.workloads.taking import (
     UNALIGNED,
     Entry,
     Stay,
-    Visit,
     completed,
     in_processes,
     take,
+    visits_of,
 )
 from benchmarks.workloads.topology import MAY_BE_IDLE, Gate, Record, Service, identity, records
 
@@ -124,11 +124,7 @@ QUICK = Sizes(("await", "fan-out"), 1, unaligned=4, adaptive=2, aligned=2)
 async def long_records(run: Run[Sizes]) -> Sequence[Row]:
     """Does an unaligned checkpoint help where single records take long, or become many?"""
     sizes = run.sizes
-    visits = [
-        Visit(UNALIGNED, sizes.unaligned),
-        Visit(ADAPTIVE, sizes.adaptive),
-        Visit(ALIGNED, sizes.aligned),
-    ]
+    visits = visits_of(sizes.unaligned, sizes.adaptive, sizes.aligned)
     stays = [
         Stay(kind, asdict(TOPOLOGIES[kind]), visits, spread=SPREAD if kind == "spin" else 0.0)
         for kind in sizes.kinds
@@ -145,12 +141,7 @@ def _rows(entries: Sequence[Entry], kind: Long, seed: int) -> list[Row]:
     if kind == "spin":  # no target: this is where nothing helps
         means = [_mean_row(entries, mode, seed) for mode in (UNALIGNED, ADAPTIVE, ALIGNED)]
         return [*means, *judging.times_faster(entries, kind)]
-    return [
-        *judging.unaligned_rows(entries, kind, overtaking=3 * TOPOLOGIES[kind].service),
-        *judging.aligned_rows(entries, kind),
-        *judging.adaptive_rows(entries, kind),
-        *judging.times_faster(entries, kind),
-    ]
+    return judging.setting_rows(entries, kind, overtaking=3 * TOPOLOGIES[kind].service)
 
 
 def _mean_row(entries: Sequence[Entry], mode: str, seed: int) -> Row:

@@ -12,13 +12,10 @@ from dataclasses import asdict, dataclass
 from benchmarks.harness import Row, Run, Suite
 from benchmarks.workloads import judging
 from benchmarks.workloads.taking import (
-    ADAPTIVE,
-    ALIGNED,
-    UNALIGNED,
     Stay,
-    Visit,
     in_processes,
     take_of_chain,
+    visits_of,
 )
 from benchmarks.workloads.topology import Chain
 
@@ -45,11 +42,7 @@ QUICK = Sizes(positions=(1, 4), processes=1, unaligned=4, adaptive=2, aligned=2)
 async def position(run: Run[Sizes]) -> Sequence[Row]:
     """How does a checkpoint's time depend on which of four stages is slow?"""
     sizes = run.sizes
-    visits = [
-        Visit(UNALIGNED, sizes.unaligned),
-        Visit(ADAPTIVE, sizes.adaptive),
-        Visit(ALIGNED, sizes.aligned),
-    ]
+    visits = visits_of(sizes.unaligned, sizes.adaptive, sizes.aligned)
     stays = [
         Stay(setting_of(slow), asdict(Chain(SERVICE, CAPACITY, stages=STAGES, slow=slow)), visits)
         for slow in sizes.positions
@@ -60,10 +53,7 @@ async def position(run: Run[Sizes]) -> Sequence[Row]:
     for slow in sizes.positions:
         setting = setting_of(slow)
         # An unaligned barrier passes the stages behind the slow one too.
-        rows += judging.unaligned_rows(entries, setting, overtaking=(STAGES + 1) * SERVICE)
-        rows += judging.aligned_rows(entries, setting)
-        rows += judging.adaptive_rows(entries, setting)
-        rows += judging.times_faster(entries, setting)
+        rows += judging.setting_rows(entries, setting, overtaking=(STAGES + 1) * SERVICE)
     return rows + judging.sanity_rows(entries)
 
 

@@ -22,15 +22,13 @@ import streamcp as sc
 from benchmarks.harness import Row, Run, Suite
 from benchmarks.workloads import judging
 from benchmarks.workloads.taking import (
-    ADAPTIVE,
-    ALIGNED,
     UNALIGNED,
     Entry,
     Stay,
-    Visit,
     completed,
     in_processes,
     take,
+    visits_of,
 )
 from benchmarks.workloads.topology import BATCH, Gate, Record, Service, filling
 
@@ -135,20 +133,13 @@ async def skew(run: Run[Sizes]) -> Sequence[Row]:
     sizes = run.sizes
     topologies = {f"hot ratio {hot:g}": Bids(hot=hot) for hot in sizes.hot}
     topologies |= {f"Zipf {exponent:g}": Bids(zipf=exponent) for exponent in sizes.zipf}
-    visits = [
-        Visit(UNALIGNED, sizes.unaligned),
-        Visit(ADAPTIVE, sizes.adaptive),
-        Visit(ALIGNED, sizes.aligned),
-    ]
+    visits = visits_of(sizes.unaligned, sizes.adaptive, sizes.aligned)
     stays = [Stay(name, asdict(topology), visits) for name, topology in topologies.items()]
     entries = await in_processes(run, take_of_bids, stays, sizes.processes)
     run.keep("checkpoints", entries)
     rows: list[Row] = []
     for setting in topologies:
-        rows += judging.unaligned_rows(entries, setting, overtaking=3 * SERVICE)
-        rows += judging.aligned_rows(entries, setting)
-        rows += judging.adaptive_rows(entries, setting)
-        rows += judging.times_faster(entries, setting)
+        rows += judging.setting_rows(entries, setting, overtaking=3 * SERVICE)
         rows.append(_busy_row(entries, setting))
     return rows + judging.sanity_rows(entries)
 

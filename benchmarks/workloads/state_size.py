@@ -17,15 +17,13 @@ import streamcp as sc
 from benchmarks.harness import Row, Run, Suite, median_row
 from benchmarks.workloads import judging
 from benchmarks.workloads.taking import (
-    ADAPTIVE,
-    ALIGNED,
     UNALIGNED,
     Entry,
     Stay,
-    Visit,
     completed,
     in_processes,
     take,
+    visits_of,
 )
 from benchmarks.workloads.topology import BATCH, MAY_BE_IDLE, Gate, Record, Service, filling
 
@@ -116,11 +114,7 @@ QUICK = Sizes((1_000,), 1, unaligned=4, adaptive=2, aligned=2)
 async def state_size(run: Run[Sizes]) -> Sequence[Row]:
     """How do state and in-flight data share a checkpoint, and its time?"""
     sizes = run.sizes
-    visits = [
-        Visit(UNALIGNED, sizes.unaligned),
-        Visit(ADAPTIVE, sizes.adaptive),
-        Visit(ALIGNED, sizes.aligned),
-    ]
+    visits = visits_of(sizes.unaligned, sizes.adaptive, sizes.aligned)
     stays = [
         Stay(setting_of(keys, saturated), asdict(Keyed(keys, saturated)), visits)
         for keys in sizes.keys

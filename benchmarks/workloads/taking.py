@@ -60,6 +60,11 @@ class Stay:
     seed: str = ""
 
 
+def visits_of(unaligned: int, adaptive: int, aligned: int) -> list[Visit]:
+    """So many checkpoints of the three kinds that most workloads compare."""
+    return [Visit(UNALIGNED, unaligned), Visit(ADAPTIVE, adaptive), Visit(ALIGNED, aligned)]
+
+
 def in_turns(visits: Sequence[Visit]) -> list[Visit]:
     """Half of each visit, and then the other halves in the opposite order: A B B A."""
     there = [replace(visit, count=math.ceil(visit.count / 2)) for visit in visits]

@@ -20,13 +20,12 @@ from benchmarks.workloads import judging
 from benchmarks.workloads.taking import (
     ADAPTIVE,
     ALIGNED,
-    UNALIGNED,
     Entry,
     Stay,
-    Visit,
     completed,
     in_processes,
     take,
+    visits_of,
 )
 from benchmarks.workloads.topology import Gate, Record, Service, filling, records
 
@@ -116,20 +115,13 @@ QUICK = Sizes((1, 100), 1, unaligned=4, adaptive=2, aligned=2)
 async def unequal_inputs(run: Run[Sizes]) -> Sequence[Row]:
     """How long do a checkpoint take, and an input stand still, when one of two inputs is full?"""
     sizes = run.sizes
-    visits = [
-        Visit(UNALIGNED, sizes.unaligned),
-        Visit(ADAPTIVE, sizes.adaptive),
-        Visit(ALIGNED, sizes.aligned),
-    ]
+    visits = visits_of(sizes.unaligned, sizes.adaptive, sizes.aligned)
     stays = [Stay(f"1:{ratio}", asdict(Inputs(ratio)), visits) for ratio in sizes.ratios]
     entries = await in_processes(run, take_of_inputs, stays, sizes.processes)
     run.keep("checkpoints", entries)
     rows: list[Row] = []
     for stay in stays:
-        rows += judging.unaligned_rows(entries, stay.setting, overtaking=3 * SERVICE)
-        rows += judging.aligned_rows(entries, stay.setting)
-        rows += judging.adaptive_rows(entries, stay.setting)
-        rows += judging.times_faster(entries, stay.setting)
+        rows += judging.setting_rows(entries, stay.setting, overtaking=3 * SERVICE)
         rows += [_blocked_row(entries, mode, stay.setting) for mode in (ALIGNED, ADAPTIVE)]
     return rows + judging.sanity_rows(entries)
 

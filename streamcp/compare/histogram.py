@@ -51,7 +51,7 @@ class Histogram:
     @property
     def maximum(self) -> float | None:
         """The upper end of the highest bucket, in seconds."""
-        return _end_of(max(self.buckets)) if self.buckets else None
+        return end_of(max(self.buckets)) if self.buckets else None
 
     def percentile(self, share: float) -> float | None:
         """The duration that `share` (0 to 1) of all do not exceed, in seconds: the upper end of its
@@ -79,7 +79,7 @@ class Histogram:
         upto = 0
         for bucket in sorted(self.buckets):
             upto += self.buckets[bucket]
-            yield upto, _end_of(bucket)
+            yield upto, end_of(bucket)
 
 
 def bucket_of(microseconds: int) -> int:
@@ -94,6 +94,6 @@ def _width(value: int) -> int:
     return int("1" + "0" * max(digits - 3, 0))
 
 
-def _end_of(bucket: int) -> float:
+def end_of(bucket: int) -> float:
     """In seconds. Every value of the bucket is below."""
     return (bucket + _width(bucket)) / 1e6

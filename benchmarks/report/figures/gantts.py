@@ -12,6 +12,7 @@ from streamcp.compare.charts.gantt import Group, Row, gantt
 
 _BENCHMARK = "capacity.capacity"
 _SETTING = "capacity 100"
+_PHASES = ("start_delay", "alignment", "sync", "barrier_delay", "end_to_end")
 _KINDS = ("aligned", "adaptive, no prediction", "unaligned")
 
 
@@ -31,15 +32,13 @@ def _groups(entries: list[Entry], kind: str) -> list[Group]:
         return []
     middle = median_low(one["barrier_delay"] for one in taken)
     chosen = min(told, key=lambda one: abs(one["barrier_delay"] - middle))
-    rows = [Row(task["subtask"], _ends(task)) for task in chosen["tasks"]]
+    rows = [_row(task) for task in chosen["tasks"]]
     look = LOOKS[kind]
     return [Group(look.name, look.colour, rows, chosen["durable_delay"])]
 
 
-def _ends(task: Mapping[str, Any]) -> tuple[float, float, float, float]:
-    aligned = task["start_delay"] + task["alignment"]
-    acted = max(task["barrier_delay"], aligned + task["sync"])
-    return task["start_delay"], aligned, acted, max(task["end_to_end"], acted)
+def _row(task: Mapping[str, Any]) -> Row:
+    return Row.of_phases(task["subtask"], **{phase: task[phase] for phase in _PHASES})
 
 
 GANTT = Figure("One checkpoint in each mode, subtask by subtask", (_BENCHMARK,), _draw)

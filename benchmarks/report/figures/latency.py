@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
 from typing import Any, Final
 
 from benchmarks.report.figures.figure import Figure, Results
@@ -12,6 +10,8 @@ from streamcp.compare.charts.axis import Axis, duration
 from streamcp.compare.charts.percentiles import Curve, percentile_curves
 from streamcp.compare.charts.points import Points, points_over
 from streamcp.compare.charts.timeline import Line, Panel, timeline
+from streamcp.compare.histogram import Histogram
+from streamcp.compare.report.figures import MARKERS
 
 SHARE: Final = 0.8  # of the highest load: where the curves are drawn
 COLOURS: Final = {
@@ -20,9 +20,7 @@ COLOURS: Final = {
     "unaligned": "unaligned",
     "adaptive": "adaptive",
 }
-MARKERS: Final = {"aligned": "o", "unaligned": "^", "adaptive": "s"}
 _NAMES: Final = {"none": "no checkpoints"}
-_BEYOND = 100  # so many records must be later than a point of a curve
 LATENCY: Final = Axis("latency, from the intended time", duration, log=True)
 
 
@@ -45,25 +43,14 @@ def _percentiles(results: Results) -> str:
     return percentile_curves("latency", title, told, shown, LATENCY).standalone()
 
 
-def _buckets(runs: Iterable[Mapping[str, Any]], mode: str) -> list[Sequence[Sequence[int]]]:
+def _buckets(runs: Iterable[Mapping[str, Any]], mode: str) -> list[Sequence[tuple[int, int]]]:
     return [second for one in runs if one["mode"] == mode for second in one["seconds"]]
 
 
-def _curve(histograms: Iterable[Sequence[Sequence[int]]]) -> list[tuple[float, float]]:
-    """(share, seconds) of each bucket that has enough records beyond it; buckets are
-    (microseconds, count)."""
-    counts: Counter[int] = Counter()
-    for histogram in histograms:
-        for lowest, count in histogram:
-            counts[lowest] += count
-    total = counts.total()
-    ordered = sorted(counts)
-    upto = accumulate(counts[lowest] for lowest in ordered)
-    return [
-        (done / total, lowest / 1e6)
-        for lowest, done in zip(ordered, upto, strict=True)
-        if total - done >= _BEYOND and lowest > 0
-    ]
+def _curve(histograms: Iterable[Sequence[tuple[int, int]]]) -> list[tuple[float, float]]:
+    """That of all together; each has pairs of a bucket and its count."""
+    parts = (Histogram(dict(one)) for one in histograms)
+    return Histogram.sum(parts).curve()
 
 
 def _over_time(results: Results) -> str:

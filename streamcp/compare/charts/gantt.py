@@ -39,6 +39,22 @@ class Row:
     label: str
     ends: tuple[float, float, float, float]
 
+    @classmethod
+    def of_phases(
+        cls,
+        label: str,
+        *,
+        start_delay: float,
+        alignment: float,
+        sync: float,
+        barrier_delay: float,
+        end_to_end: float,
+    ) -> Row:
+        """Make the row of a subtask from its statistics, in seconds."""
+        aligned = start_delay + alignment
+        acted = max(barrier_delay, aligned + sync)
+        return cls(label, (start_delay, aligned, acted, max(end_to_end, acted)))
+
 
 @dataclass(frozen=True, slots=True)
 class Group:

@@ -155,7 +155,7 @@ def _group(experiment: Experiment, mode: ModeFigures) -> Iterator[Group]:
         title += f", unaligned after {duration(told.escalated_after)}"
     elif mode.mode == "adaptive":
         title += f", {told.mode} from its trigger on"
-    rows = [Row(name, _ends(one)) for name, one in _chosen(breakdown)[1]]
+    rows = [_row(name, one) for name, one in _chosen(breakdown)[1]]
     yield Group(title, mode.mode, rows, told.durable_delay or told.end_to_end)
 
 
@@ -165,10 +165,15 @@ def _chosen(breakdown: Breakdown) -> tuple[int, list[tuple[str, SubtaskStatistic
     return len(everyone), [pair for pair in everyone if pair in slowest]
 
 
-def _ends(one: SubtaskStatistics) -> tuple[float, float, float, float]:
-    aligned = one.start_delay + one.alignment
-    acted = max(one.barrier_delay, aligned + one.sync)
-    return one.start_delay, aligned, acted, max(one.end_to_end, acted)
+def _row(name: str, one: SubtaskStatistics) -> Row:
+    return Row.of_phases(
+        name,
+        start_delay=one.start_delay,
+        alignment=one.alignment,
+        sync=one.sync,
+        barrier_delay=one.barrier_delay,
+        end_to_end=one.end_to_end,
+    )
 
 
 # ---- over time

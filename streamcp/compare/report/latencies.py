@@ -57,15 +57,7 @@ def latency_curves(modes: Sequence[ModeFigures], load: float) -> Shown:
 
 def latency_over_time(experiment: Experiment, modes: Sequence[ModeFigures]) -> Shown:
     """Latency second by second in the first run of each mode, with its checkpoints."""
-    panels = [
-        Panel(
-            mode.mode,
-            mode.mode,
-            _latency_lines(experiment, mode.mode),
-            spans(experiment, mode.mode),
-        )
-        for mode in modes
-    ]
+    panels = _panels(experiment, modes, _latency_lines)
     chart = timeline(
         "latency-over-time",
         "Latency over time",
@@ -79,6 +71,16 @@ def latency_over_time(experiment: Experiment, modes: Sequence[ModeFigures]) -> S
         "second is one record."
     )
     return Shown(chart, caption)
+
+
+def _panels(
+    experiment: Experiment,
+    modes: Sequence[ModeFigures],
+    lines: Callable[[Experiment, Mode], list[Line]],
+) -> list[Panel]:
+    """A panel per mode, with the checkpoints of its first run."""
+    names = [mode.mode for mode in modes]
+    return [Panel(name, name, lines(experiment, name), spans(experiment, name)) for name in names]
 
 
 def _latency_lines(experiment: Experiment, mode: Mode) -> list[Line]:
@@ -99,15 +101,7 @@ def _latency_lines(experiment: Experiment, mode: Mode) -> list[Line]:
 
 def backlog(experiment: Experiment, modes: Sequence[ModeFigures]) -> Shown:
     """Records in channels, and those that wait outside, over time."""
-    panels = [
-        Panel(
-            mode.mode,
-            mode.mode,
-            _backlog_lines(experiment, mode.mode),
-            spans(experiment, mode.mode),
-        )
-        for mode in modes
-    ]
+    panels = _panels(experiment, modes, _backlog_lines)
     chart = timeline(
         "backlog",
         "What waits",
