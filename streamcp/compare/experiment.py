@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.clock import Clock, SystemClock
 from streamcp.compare.breakdown import Breakdown, read_breakdowns
 from streamcp.compare.messages import RunOrder
@@ -99,6 +100,14 @@ class Experiment:
     def first(self) -> Life | None:
         """The run that all others have their records from; None before it has ended."""
         return self.reference or (self.measured[0].life if self.measured else None)
+
+    def runs_of(self, mode: Mode) -> list[MeasuredRun]:
+        """The undisturbed runs of a mode."""
+        return [run for run in self.measured if run.mode == mode]
+
+    def statistics_of(self, mode: Mode) -> list[CheckpointStatistics]:
+        """Those of all checkpoints of these runs."""
+        return [one for run in self.runs_of(mode) for one in run.life.statistics]
 
     @property
     def limits(self) -> Mapping[str, int]:

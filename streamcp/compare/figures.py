@@ -135,7 +135,7 @@ def compare(experiment: Experiment, modes: Sequence[Mode]) -> Comparison:
 
 
 def _figures(mode: Mode, experiment: Experiment, expected: Output) -> ModeFigures:
-    runs = [run for run in experiment.measured if run.mode == mode]
+    runs = experiment.runs_of(mode)
     killed = next((run for run in experiment.killed if run.mode == mode), None)
     statistics = [one for run in runs for one in run.life.statistics]
     completed = [one for one in statistics if one.outcome == "completed"]

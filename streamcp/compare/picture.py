@@ -23,17 +23,14 @@ from streamcp.compare.charts.canvas import (
     NullFormatter,
     to_rgba,
 )
-from streamcp.compare.charts.colours import LIGHT
+from streamcp.compare.charts.colours import LIGHT, MARKERS
 from streamcp.compare.experiment import Experiment
-from streamcp.compare.runs import MeasuredRun
+from streamcp.compare.runs import RATE_WINDOW
 from streamcp.config import Mode
 
-_MARKERS = {"aligned": "o", "unaligned": "^", "adaptive": "s"}
 _TEXT, _FAINT = "#222222", "#777777"
 # Dots that fall on each other are spread sideways; always in the same way.
 _SPREAD = 0.17
-# Seconds over which a rate is taken: less would show single batches.
-_RATE_WINDOW = 1.0
 
 
 def draw(path: Path, experiment: Experiment, modes: Sequence[Mode], title: str) -> None:
@@ -52,14 +49,6 @@ def draw(path: Path, experiment: Experiment, modes: Sequence[Mode], title: str) 
     lines, labels = throughput.get_legend_handles_labels()
     figure.legend(lines, labels, loc="outside lower center", ncols=6, frameon=False)
     figure.savefig(path)
-
-
-def _of(experiment: Experiment, mode: Mode) -> list[MeasuredRun]:
-    return [run for run in experiment.measured if run.mode == mode]
-
-
-def _statistics(experiment: Experiment, mode: Mode) -> list[CheckpointStatistics]:
-    return [one for run in _of(experiment, mode) for one in run.life.statistics]
 
 
 def _draw_barrier_delay(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) -> None:
@@ -110,7 +99,7 @@ def _strip(
     """A column of dots per mode, and a line at its median."""
     spread = random.Random(1)
     for place, mode in enumerate(modes):
-        statistics = _statistics(experiment, mode)
+        statistics = experiment.statistics_of(mode)
         completed = [one for one in statistics if one.outcome == "completed"]
         values = [value(one) for one in completed]
         failed = sum(one.outcome == "failed" for one in statistics)
@@ -138,7 +127,7 @@ def _dots(
     completed: Sequence[CheckpointStatistics],
 ) -> None:
     """Hollow ones are of the end of a run: a source had ended, and the queues were draining."""
-    colour, marker = LIGHT[mode], _MARKERS[mode]
+    colour, marker = LIGHT[mode], MARKERS[mode]
     faces = [to_rgba(colour, 0.0 if one.finished else 0.75) for one in completed]
     axes.scatter(across, up, s=32, facecolors=faces, edgecolors=colour, marker=marker, lw=1.0)
 
@@ -170,27 +159,27 @@ def _mark_failed(axes: Axes, place: int, failed: int, *, nothing: bool) -> None:
 
 
 def _label(experiment: Experiment, mode: Mode) -> str:
-    completed = sum(one.outcome == "completed" for one in _statistics(experiment, mode))
+    completed = sum(one.outcome == "completed" for one in experiment.statistics_of(mode))
     return f"{mode}\nn = {completed}"
 
 
 def _draw_throughput(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) -> None:
     for mode in modes:
-        for number, run in enumerate(_of(experiment, mode)):
-            times, rates = _rates(run)
+        for number, run in enumerate(experiment.runs_of(mode)):
+            rates = run.life.rates()
             axes.plot(
-                times,
-                rates,
+                [at for at, _ in rates],
+                [rate for _, rate in rates],
                 color=LIGHT[mode],
                 ls="-" if number == 0 else "--",
                 lw=1.6,
-                marker=_MARKERS[mode],
+                marker=MARKERS[mode],
                 ms=4,
                 markevery=4,
                 label=f"{mode}, run {number + 1}",
             )
     axes.set_title(
-        f"Throughput at the end of the pipeline, over {_RATE_WINDOW:g} s each",
+        f"Throughput at the end of the pipeline, over {RATE_WINDOW:g} s each",
         fontsize=10.5,
         color=_TEXT,
     )
@@ -201,21 +190,6 @@ def _draw_throughput(axes: Axes, experiment: Experiment, modes: Sequence[Mode]) 
     axes.set_ylabel("records/s")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,.0f}"))
     _plain(axes)
-
-
-def _rates(run: MeasuredRun) -> tuple[list[float], list[float]]:
-    """The rate over the window before each sample."""
-    times, rates = [], []
-    samples = run.life.samples
-    first = 0
-    for one in samples:
-        while one.at - samples[first].at > _RATE_WINDOW * 1.2:
-            first += 1
-        span = one.at - samples[first].at
-        if span >= _RATE_WINDOW * 0.8:
-            times.append(one.at)
-            rates.append((one.written - samples[first].written) / span)
-    return times, rates
 
 
 def _plain(axes: Any) -> None:

@@ -24,6 +24,8 @@ from streamcp.config import Mode
 
 # How the checkpoints end a job: the queues are empty then.
 _LAST_KINDS = frozenset({"stop", "final"})
+# Seconds over which a rate is taken: less would show single batches.
+RATE_WINDOW = 1.0
 
 
 @dataclass(slots=True)
@@ -76,6 +78,19 @@ class Life:
     def completed(self) -> int:
         """How many checkpoints have completed."""
         return sum(one.statistics.get("outcome") == "completed" for one in self.checkpoints)
+
+    def rates(self) -> list[tuple[float, float]]:
+        """When, and how many records per second were written in the window before: per sample."""
+        rates = []
+        samples = self.samples
+        first = 0
+        for one in samples:
+            while one.at - samples[first].at > RATE_WINDOW * 1.2:
+                first += 1
+            span = one.at - samples[first].at
+            if span >= RATE_WINDOW * 0.8:
+                rates.append((one.at, (one.written - samples[first].written) / span))
+        return rates
 
     @property
     def records(self) -> int:

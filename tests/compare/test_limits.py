@@ -13,24 +13,7 @@ from hypothesis import strategies as st
 
 import streamcp as sc
 from streamcp.compare.limits import Quota, limited
-
-
-@sc.source
-async def numbers(position: int = 0) -> AsyncIterator[tuple[int, int]]:
-    for number in count(position):
-        yield number, number + 1
-
-
-def batches_of(sizes: list[int]) -> sc.Source[int]:
-    """Numbers in batches; the position is the number of the next batch."""
-
-    @sc.source(batches=True)
-    async def batched(position: int = 0) -> AsyncIterator[tuple[list[int], int]]:
-        for number in range(position, len(sizes)):
-            first = sum(sizes[:number])
-            yield list(range(first, first + sizes[number])), number + 1
-
-    return batched()
+from tests.compare.sources import batches_of, numbers
 
 
 async def read(source: sc.Source[Any], position: Any, most: int | None = None) -> list[Any]:

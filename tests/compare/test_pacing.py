@@ -14,24 +14,9 @@ from hypothesis import strategies as st
 import streamcp as sc
 from streamcp.compare.pacing import Pace, paced
 from streamcp.testing.clock import ManualClock
+from tests.compare.sources import batches_of, numbers
 
 START_MS = 1_700_000_000_000
-
-
-@sc.source
-async def numbers(position: int = 0) -> AsyncIterator[tuple[int, int]]:
-    for number in count(position):
-        yield number, number + 1
-
-
-def batches_of(sizes: list[int]) -> sc.Source[int]:
-    @sc.source(batches=True)
-    async def batched(position: int = 0) -> AsyncIterator[tuple[list[int], int]]:
-        for number in range(position, len(sizes)):
-            first = sum(sizes[:number])
-            yield list(range(first, first + sizes[number])), number + 1
-
-    return batched()
 
 
 class Slept:

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from benchmarks.report.figures.figure import Figure, Results
 from streamcp.compare.charts.axis import Axis, duration
+from streamcp.compare.charts.colours import MARKERS
 from streamcp.compare.charts.percentiles import Curve, percentile_curves
 from streamcp.compare.charts.points import Points, points_over
 from streamcp.compare.charts.timeline import Line, Panel, timeline
 from streamcp.compare.histogram import Histogram
-from streamcp.compare.report.figures import MARKERS
 
 SHARE: Final = 0.8  # of the highest load: where the curves are drawn
 COLOURS: Final = {

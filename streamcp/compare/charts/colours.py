@@ -32,6 +32,7 @@ DARK: Final = {
     "adaptive": "#3ecf9f",
     "without": "#b9a7d8",
 }
+MARKERS: Final = {"aligned": "o", "unaligned": "^", "adaptive": "s"}
 _NAMES = {value: name for name, value in LIGHT.items()}
 _HEX = re.compile(r"#[0-9a-f]{6}\b")
 

@@ -12,18 +12,16 @@ from streamcp.compare.breakdown import Breakdown, typical
 from streamcp.compare.charts.axis import Axis, duration, number, size
 from streamcp.compare.charts.bars import Bar, stacked_bars
 from streamcp.compare.charts.chart import Chart
+from streamcp.compare.charts.colours import MARKERS
 from streamcp.compare.charts.gantt import Group, Row, gantt
 from streamcp.compare.charts.strips import Column, strips
 from streamcp.compare.charts.strips import Panel as Strip
 from streamcp.compare.charts.timeline import Line, Panel, timeline
 from streamcp.compare.experiment import Experiment
 from streamcp.compare.figures import Comparison, ModeFigures
-from streamcp.compare.runs import Life, MeasuredRun
+from streamcp.compare.runs import RATE_WINDOW, MeasuredRun
 from streamcp.config import Mode
 
-MARKERS = {"aligned": "o", "unaligned": "^", "adaptive": "s"}
-# Seconds over which a rate is taken: less would show single batches.
-_RATE_WINDOW = 1.0
 # Of a job with many subtasks the slowest ones say where the time went.
 _MOST_ROWS = 12
 
@@ -34,11 +32,6 @@ class Shown:
 
     chart: Chart
     caption: str
-
-
-def _statistics(experiment: Experiment, mode: Mode) -> list[CheckpointStatistics]:
-    runs = [run for run in experiment.measured if run.mode == mode]
-    return [one for run in runs for one in run.life.statistics]
 
 
 def delays(experiment: Experiment, comparison: Comparison) -> Shown:
@@ -88,7 +81,7 @@ def delays(experiment: Experiment, comparison: Comparison) -> Shown:
 def _column(
     experiment: Experiment, mode: Mode, value: Callable[[CheckpointStatistics], float]
 ) -> Column:
-    statistics = _statistics(experiment, mode)
+    statistics = experiment.statistics_of(mode)
     completed = [one for one in statistics if one.outcome == "completed"]
     failed = sum(one.outcome == "failed" for one in statistics)
     note = f"{failed} failed" if failed else "" if completed else "none completed"
@@ -131,9 +124,9 @@ def _typical_of(experiment: Experiment) -> Iterator[Breakdown]:
 def _typical(experiment: Experiment, mode: Mode) -> tuple[Breakdown, MeasuredRun] | None:
     """A checkpoint with the run that it is of: numbers are not unique among runs."""
     middle = [
-        one.barrier_delay for one in _statistics(experiment, mode) if one.outcome == "completed"
+        one.barrier_delay for one in experiment.statistics_of(mode) if one.outcome == "completed"
     ]
-    runs = [run for run in experiment.measured if run.mode == mode]
+    runs = experiment.runs_of(mode)
     if not middle:
         return None
     found = [
@@ -186,8 +179,8 @@ def over_time(experiment: Experiment, comparison: Comparison) -> Shown:
             mode.mode,
             mode.mode,
             [
-                Line(f"run {number + 1}", _rates(run.life), "-" if number == 0 else "--")
-                for number, run in enumerate(runs_of(experiment, mode.mode))
+                Line(f"run {number + 1}", run.life.rates(), "-" if number == 0 else "--")
+                for number, run in enumerate(experiment.runs_of(mode.mode))
             ],
             spans(experiment, mode.mode),
         )
@@ -204,18 +197,13 @@ def over_time(experiment: Experiment, comparison: Comparison) -> Shown:
         "a checkpoint of the first run, from trigger to complete",
     )
     return Shown(
-        chart, f"Records that the last steps took, over {_RATE_WINDOW:g} s before each sample."
+        chart, f"Records that the last steps took, over {RATE_WINDOW:g} s before each sample."
     )
-
-
-def runs_of(experiment: Experiment, mode: Mode) -> list[MeasuredRun]:
-    """The undisturbed runs of a mode."""
-    return [run for run in experiment.measured if run.mode == mode]
 
 
 def spans(experiment: Experiment, mode: Mode) -> list[tuple[float, float]]:
     """When the checkpoints of the first run of a mode were on their way."""
-    runs = runs_of(experiment, mode)
+    runs = experiment.runs_of(mode)
     if not runs:
         return []
     told = [
@@ -223,20 +211,6 @@ def spans(experiment: Experiment, mode: Mode) -> list[tuple[float, float]]:
     ]
     ended = [(at, one) for at, one in told if one.durable_delay is not None]
     return [(at - (one.durable_delay or 0.0), at) for at, one in ended if one.kind == "periodic"]
-
-
-def _rates(life: Life) -> list[tuple[float, float]]:
-    """The rate over the window before each sample."""
-    rates = []
-    samples = life.samples
-    first = 0
-    for one in samples:
-        while one.at - samples[first].at > _RATE_WINDOW * 1.2:
-            first += 1
-        span = one.at - samples[first].at
-        if span >= _RATE_WINDOW * 0.8:
-            rates.append((one.at, (one.written - samples[first].written) / span))
-    return rates
 
 
 # ---- recovery

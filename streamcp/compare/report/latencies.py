@@ -10,7 +10,7 @@ from streamcp.compare.charts.timeline import Line, Panel, timeline
 from streamcp.compare.experiment import Experiment
 from streamcp.compare.figures import Comparison, ModeFigures
 from streamcp.compare.histogram import Histogram
-from streamcp.compare.report.figures import Shown, runs_of, spans
+from streamcp.compare.report.figures import Shown, spans
 from streamcp.config import Mode
 
 
@@ -84,7 +84,7 @@ def _panels(
 
 
 def _latency_lines(experiment: Experiment, mode: Mode) -> list[Line]:
-    runs = [run for run in runs_of(experiment, mode) if run.life.latencies]
+    runs = [run for run in experiment.runs_of(mode) if run.life.latencies]
     told = runs[0].life.latencies if runs else None
     seconds = told.seconds if told else {}
     counts = {int(one) + 0.5: Histogram.from_plain(plain) for one, plain in seconds.items()}
@@ -115,7 +115,7 @@ def backlog(experiment: Experiment, modes: Sequence[ModeFigures]) -> Shown:
 
 
 def _backlog_lines(experiment: Experiment, mode: Mode) -> list[Line]:
-    runs = runs_of(experiment, mode)
+    runs = experiment.runs_of(mode)
     samples = runs[0].life.samples if runs else []
     return [
         Line("in channels", [(one.at, one.queued) for one in samples]),

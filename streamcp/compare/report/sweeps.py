@@ -7,10 +7,11 @@ from statistics import median_low
 
 from streamcp.checkpoint.statistics import CheckpointStatistics
 from streamcp.compare.charts.axis import Axis, duration, size
+from streamcp.compare.charts.colours import MARKERS
 from streamcp.compare.charts.points import Points, Prediction, points_over
 from streamcp.compare.figures import compare
 from streamcp.compare.latency import SHARES
-from streamcp.compare.report.figures import MARKERS, Shown
+from streamcp.compare.report.figures import Shown
 from streamcp.compare.runs import MeasuredRun
 from streamcp.compare.sweep import Point, Sweep
 from streamcp.config import Mode
