@@ -294,7 +294,8 @@ class KeyedRun:
 
         Not for more than `most`, nor after so many values, nor for long: a run of timers is like a
         slice of records. What is done between two runs costs more than most timers."""
-        context, monotonic, emitted = self.context, self._monotonic, list[Any]()
+        context, monotonic = self.context, self._monotonic
+        emitted: list[Any] = []
         fired, started = 0, monotonic()
         for fired in range(1, min(most, MOST_IN_A_RUN) + 1):
             due = self.state.pop_due(watermark, EVENT)

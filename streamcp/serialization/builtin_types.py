@@ -23,7 +23,8 @@ from typing import Any, Final
 
 from streamcp.elements import ListTimestamp
 from streamcp.serialization.columns import COLUMN_SHAPES
-from streamcp.serialization.shapes import Shape, UnwritableError
+from streamcp.serialization.shapes import Shape
+from streamcp.serialization.taking import UnwritableError
 
 _DTYPE: Final = re.compile(r"[<>|=]?[biufcmMSU]\d+(\[\w+\])?")
 _FACTORIES: Final[dict[str, Any]] = {

@@ -11,7 +11,7 @@ and an older version says which one it does not know. Knows nothing of what rows
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from streamcp.serialization.shapes import Shape
@@ -30,17 +30,18 @@ class Columns:
 
 
 class Instances:
-    """A column of instances of the class `number`: the values of their fields, one tuple each."""
+    """A column of instances of the class `number`; `take` gives a list per field, of the value in
+    each of them."""
 
-    __slots__ = ("number", "rows")
+    __slots__ = ("number", "take")
 
-    def __init__(self, number: int, rows: Iterable[tuple[Any, ...]]) -> None:
+    def __init__(self, number: int, take: Callable[[], Iterable[list[Any]]]) -> None:
         self.number = number
-        self.rows = rows
+        self.take = take
 
 
 def _take_instances(instances: Instances) -> tuple[Any, ...]:
-    return instances.number, *map(list, zip(*instances.rows, strict=True))
+    return instances.number, *instances.take()
 
 
 def rows_of(columns: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from streamcp.errors import SerializationError
@@ -19,10 +20,13 @@ from streamcp.serialization.digest import digest
 from streamcp.serialization.evolution import types_of
 from streamcp.serialization.reader import MAKE
 from streamcp.serialization.registry import TypeRegistry, advice
-from streamcp.serialization.shapes import Make, Shape, Take, UnwritableError
+from streamcp.serialization.shapes import Make, Shape
+from streamcp.serialization.taking import Take, UnwritableError
 
 _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
 NOT_FLAT: Final = object()
+PLAIN: Final = -1
+"""Stands for the number of a class where values are kept that are no instances of one."""
 _STATE: Final = "its state"
 _MEMO: Final = {id(MAKE): (0, MAKE)}
 _PROTOCOL: Final = b"\x80\x05"
@@ -39,6 +43,7 @@ class Serializer:
         self._numbers: dict[str, int] = {}
         self._makers: list[Make] = []
         self._writers: dict[type, tuple[tuple[int], Take]] = {}
+        self._idle: _Pickler | None = None
 
     def dumps(self, value: Any, *, step: str) -> bytes:
         """Return `value` as bytes. Objects shared within `value` stay shared.
@@ -47,24 +52,26 @@ class Serializer:
         instance of a class that is not declared, of a class without a codec that is no data
         class, or data classes that contain each other in a circle; names `step`.
         """
-        return self._dumps(value, step, f"a {type(value).__qualname__}")
+        return self._dumps(value, step, None)
 
-    def _dumps(self, value: Any, step: str, told: str) -> bytes:
-        """`told` is what the value is called in messages."""
-        buffer = io.BytesIO()
-        pickler = _Pickler(buffer, self)
+    def _dumps(self, value: Any, step: str, told: str | None) -> bytes:
+        """`told` is what the value is called in messages, if not by its class."""
+        pickler, self._idle = self._idle or _Pickler(self), None  # taking may come back here
         try:
-            pickler.dump(value)
+            data = pickler.dumps(value)
         except SerializationError:
             raise
         except RecursionError:
+            told = told or f"a {type(value).__qualname__}"
             raise SerializationError(
                 f"step {step!r}: {told} contains itself or is nested too deeply; refer to the "
                 f"other object by a key"
             ) from None
         except Exception as error:  # reading a field may run anything of the user's
+            told = told or f"a {type(value).__qualname__}"
             raise SerializationError(f"step {step!r}: {told} cannot be written: {error}") from error
-        return buffer.getvalue()
+        self._idle = pickler
+        return data
 
     def dumps_rows(
         self, keys: list[Any], values: list[Any], others: Sequence[Any] = (), *, step: str
@@ -78,36 +85,47 @@ class Serializer:
         if len(classes) == 1:
             shape = self._registry.shape(cls := classes.pop())
             if shape is not None and shape.fields:
-                (number,), take = self._writers.get(cls) or self.writer(cls)
-                column = Instances(number, map(take, values))
-        columns = Columns(keys, column, *((one,) for one in others))
+                (number,), _ = self._writers.get(cls) or self.writer(cls)
+                column = Instances(number, partial(shape.columns, values))
+        columns = Columns(keys, column, *[(one,) for one in others])
         return self._dumps(columns, step, _STATE)
 
     def dumps_taken(
         self,
         keys: list[Any],
         number: int,
-        taken: list[tuple[Any, ...]],
+        taken: list[Any],
         others: Sequence[Any] = (),
         *,
         step: str,
     ) -> bytes:
-        """The same of what `taken` has told of values of one class."""
-        columns = Columns(keys, Instances(number, taken), *((one,) for one in others))
+        """The same of what `taken` has told of values of one number."""
+        if number == PLAIN:
+            return self.dumps_rows(keys, taken, others, step=step)
+        column = Instances(number, lambda: map(list, zip(*taken, strict=True)))
+        columns = Columns(keys, column, *[(one,) for one in others])
         return self._dumps(columns, step, _STATE)
 
-    def taken(self, value: Any) -> tuple[int, tuple[Any, ...]] | None:
-        """The class number of an instance and the values of its fields, which keep what it is now,
-        if they are plain values; else None."""
-        known = self._writers.get(type(value))
+    def taken(self, value: Any) -> tuple[int, Any] | None:
+        """What keeps `value` as it is now, if that is cheap: the number of its class with the
+        values of its fields, if these are plain values; PLAIN with a private copy of a flat value;
+        else None."""
+        cls = type(value)
+        if cls in _ATOMS:
+            return PLAIN, value
+        known = self._writers.get(cls)
         if known is None:
-            return None
+            copy = self.flat_copy(value)
+            return None if copy is NOT_FLAT else (PLAIN, copy)
         (number,), take = known
         try:
             values = take(value)
         except Exception:  # writing it fails as well, and then says why
             return None
-        return (number, values) if values and _ATOMS.issuperset(map(type, values)) else None
+        for one in values:
+            if type(one) not in _ATOMS:
+                return None
+        return number, values
 
     def loads(self, data: bytes) -> Any:
         """Return the value in `data`, which this serializer wrote.
@@ -149,6 +167,8 @@ class Serializer:
         cls = type(value)
         if cls in _ATOMS:
             return value
+        if cls is tuple:
+            return value if _ATOMS.issuperset(map(type, value)) else NOT_FLAT
         if cls is list or cls is set:
             return value.copy() if _ATOMS.issuperset(map(type, value)) else NOT_FLAT
         if cls is dict:
@@ -215,11 +235,21 @@ class _Pickler(pickle.Pickler):
     """Asked for everything but plain values, before pickle would look at it: so neither a class,
     a function nor `__reduce__` of anything gets into the bytes."""
 
-    def __init__(self, buffer: io.BytesIO, serializer: Serializer) -> None:
-        super().__init__(buffer, 5)
+    def __init__(self, serializer: Serializer) -> None:
+        self._buffer = io.BytesIO()
+        super().__init__(self._buffer, 5)
         self.memo = _MEMO
         self._writers = serializer._writers
         self._writer = serializer.writer
+
+    def dumps(self, value: Any) -> bytes:
+        """Return a value as bytes. If that raises, this is not for use any more."""
+        self.dump(value)
+        data = self._buffer.getvalue()
+        self._buffer.seek(0)
+        self._buffer.truncate()
+        self.memo = _MEMO  # which forgets what was written
+        return data
 
     def reducer_override(self, obj: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Write `obj` as (make, class number, field values)."""

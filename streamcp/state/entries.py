@@ -98,12 +98,21 @@ SIMPLE: Row = ((),)
 """What follows key and value in the row of a simple entry: there is no timer."""
 
 
-def are_simple(entries: Sequence[Entry]) -> bool:
-    """Say whether the row of each of them, of one state, is its key and value, and no timer. They
-    are stored column by column."""
+def simple_columns(entries: Sequence[Entry]) -> tuple[list[Any], list[Any], list[Entry]]:
+    """Keys and values of those entries, of one state, whose rows are no more than these and no
+    timer: they are stored column by column. And the others."""
+    keys: list[Any] = []
+    values: list[Any] = []
+    others: list[Entry] = []
     if type(entries[0]) is not Entry:
-        return False
-    return not [e for e in entries if e.timers is not None or e.place == REMOVED]
+        return keys, values, [*entries]
+    for entry in entries:
+        if entry.timers is None and entry.place != REMOVED:
+            keys.append(entry.key)
+            values.append(entry.value)
+        else:
+            others.append(entry)
+    return keys, values, others
 
 
 def has_timers(entry: Entry) -> bool:

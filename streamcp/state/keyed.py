@@ -135,8 +135,7 @@ class KeyedState:
     def preserve(self, entry: Entry) -> None:
         """Before the first change after a snapshot: keep what snapshots want of the entry."""
         for snapshot in self._snapshots:
-            if snapshot.wants(entry):
-                snapshot.keep(entry)
+            snapshot.keep(entry)
         if self.parts is not None:
             self.parts.behind_cut(entry, self.epoch, self._base.cut if self._base else 0)
         entry.epoch = self.epoch

@@ -9,17 +9,16 @@ that value. It knows neither timers nor how keys are found.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from functools import partial
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from streamcp.checkpoint.incremental import Base, chain_with
 from streamcp.checkpoint.snapshot import Section, SectionHandle
 from streamcp.errors import SerializationError
 from streamcp.serialization.immutable import is_deeply_immutable
-from streamcp.serialization.serializer import NOT_FLAT, Serializer
+from streamcp.serialization.serializer import NOT_FLAT, PLAIN, Serializer
 from streamcp.state.changes import Noted
-from streamcp.state.entries import REMOVED, SIMPLE, Entry, Row, are_simple
+from streamcp.state.entries import REMOVED, SIMPLE, Entry, Row, simple_columns
 from streamcp.state.parts import CHUNK as PART_CHUNK
 from streamcp.state.parts import Parts
 
@@ -27,20 +26,14 @@ from streamcp.state.parts import Parts
 # a slice of background work stays well under a millisecond.
 CHUNK = 128
 
+T = TypeVar("T")
+
 Part: TypeAlias = tuple[Sequence[Entry], int]
 """A list of entries, and how many of them there were at the cut."""
 
 
-Taken: TypeAlias = tuple[list[Any], list[tuple[Any, ...]]]
-"""Keys, and of the instance of each the values of its fields."""
-
-
-class Dump(Protocol):
-    """Makes the bytes of a frame."""
-
-    def __call__(self, *, step: str) -> bytes:
-        """Raises SerializationError."""
-        ...
+Taken: TypeAlias = tuple[list[Any], list[Any]]
+"""Keys, and for each what the serializer has taken of its value."""
 
 
 class SnapshotOwner(Protocol):
@@ -128,11 +121,9 @@ class KeyedSnapshot:
         self._state = state
         self._since = 0 if base is None else base.cut
         self._content = content
-        self._group_place = 0
-        self._part_place = 0
-        self._place = 0
+        self._work: Iterator[None] = self._freezing()
         self._kept: dict[int, list[Row]] = {}
-        self._taken: dict[int, dict[int, Taken]] = {}  # by group, then by class
+        self._taken: dict[int, dict[int, Taken]] = {}  # by group, then by number of class
         self._parts: deque[tuple[int, int, Row]] = deque()  # group, entries, row
         self._frames: list[bytes] = []
         self._frame_groups: list[int] = []
@@ -141,39 +132,41 @@ class KeyedSnapshot:
         self._chain: tuple[SectionHandle, ...] = ()
         self._dropped = False
 
-    def wants(self, entry: Entry) -> bool:
-        """Say whether an entry, not touched since `entry.epoch`, is still to be frozen."""
-        return self._since <= entry.epoch < self.epoch and entry.frozen < self.epoch
-
     def keep(self, entry: Entry) -> None:
-        """Keep an entry that is about to be changed: a copy if that is cheap, itself if it cannot
-        change, else its bytes."""
+        """An entry, not touched since `entry.epoch`, is about to be changed: if it is still to be
+        frozen, keep a copy if that is cheap, itself if it cannot change, else its bytes."""
+        epoch = self.epoch
+        if not self._since <= entry.epoch < epoch or entry.frozen >= epoch:
+            return
+        state = self._state
+        if entry.timers is None and type(entry) is Entry and state.parts is None:
+            taken = state.serializer.taken(entry.value)
+            if taken is not None:
+                number, value = taken
+                try:
+                    keys, values = self._taken[entry.group][number]
+                except KeyError:
+                    keys, values = self._taken.setdefault(entry.group, {})[number] = [], []
+                keys.append(entry.key)
+                values.append(value)
+                return
+        try:
+            self._keep_row(entry)
+        except SerializationError as error:
+            self.error = error
+
+    def _keep_row(self, entry: Entry) -> None:
+        """Raises SerializationError."""
         if self._state.parts is not None:
             self._freeze_rows(entry.group, self._rows_beside_parts([entry], self._state.parts))
             return
-        serializer = self._state.serializer
-        if entry.timers is None and type(entry) is Entry:
-            taken = serializer.taken(entry.value)
-            if taken is not None:
-                self._keep_taken(entry, *taken)
-                return
         key, value, *rest = entry.row()
-        copy = serializer.flat_copy(value)
+        copy = self._state.serializer.flat_copy(value)
         if copy is NOT_FLAT and not is_deeply_immutable(value):
             self._freeze_rows(entry.group, [(key, value, *rest)])
             return
         kept = (key, value if copy is NOT_FLAT else copy, *rest)
         self._kept.setdefault(entry.group, []).append(kept)
-
-    def _keep_taken(self, entry: Entry, number: int, fields: tuple[Any, ...]) -> None:
-        by_class = self._taken.get(entry.group)
-        if by_class is None:
-            by_class = self._taken[entry.group] = {}
-        kept = by_class.get(number)
-        if kept is None:
-            kept = by_class[number] = ([], [])
-        kept[0].append(entry.key)
-        kept[1].append(fields)
 
     def freeze_some(self) -> bool:
         """Freeze the next chunk; returns False when there is nothing left to freeze.
@@ -184,16 +177,12 @@ class KeyedSnapshot:
         if oldest is not self and self in under_way:
             oldest.freeze_some()
             return True
-        if self._parts and self.error is None:
-            self._freeze_parts()
-            return True
-        groups = self._content.groups
-        while not self._dropped and self.error is None and self._group_place < len(groups):
-            group = groups[self._group_place]
-            if self._freeze_untouched(group) or self._freeze_kept(group):
-                return True
-            self._group_place += 1
-            self._part_place = self._place = 0
+        if not self._dropped and self.error is None:
+            try:
+                for _ in self._work:
+                    return True
+            except SerializationError as error:
+                self.error = error
         self._state.snapshot_ended(self)
         return False
 
@@ -201,6 +190,7 @@ class KeyedSnapshot:
         """The checkpoint has ended: keep nothing any more."""
         self._dropped = True
         self._parts.clear()
+        self._work = iter(())  # which refers back to this
         self._state.snapshot_ended(self)
 
     def section(self) -> Section:
@@ -227,119 +217,117 @@ class KeyedSnapshot:
 
     # ---- freezing
 
-    def _freeze_untouched(self, group: int) -> bool:
-        """Freeze entries that nobody has touched since the cut; False if there are none."""
-        taken = self._next_entries(group)
-        if self._state.parts is None and taken and are_simple(taken):
-            self._freeze_simple(group, [e.key for e in taken], [e.value for e in taken])
-            return True
-        present = [entry for entry in taken if entry.place != REMOVED]
-        if self._state.parts is not None:
-            rows = self._rows_beside_parts(present, self._state.parts)
-        else:
-            rows = [entry.row() for entry in present]
-        removals = [(entry.key,) for entry in taken if entry.place == REMOVED]
-        if rows:
-            self._freeze_rows(group, rows)
+    def _freezing(self) -> Iterator[None]:
+        """Freeze frame by frame. Raises SerializationError."""
+        for group in self._content.groups:
+            for listed, length in self._content.parts(group):
+                for start in range(0, length, CHUNK):
+                    taken = self._take(listed[start : min(start + CHUNK, length)])
+                    if taken:
+                        self._freeze_untouched(group, taken)
+                        yield
+                    if self._parts:
+                        yield from self._freeze_parts()
+            yield from self._freeze_touched(group)
+
+    def _freeze_touched(self, group: int) -> Iterator[None]:
+        """Freeze what was kept as it was touched: no more can come."""
+        if group in self._kept:
+            for rows in _chunks(self._kept.pop(group)):
+                self._freeze_rows(group, rows)
+                yield
+        if group in self._taken:
+            for number, (keys, values) in self._taken.pop(group).items():
+                for some, taken in zip(_chunks(keys), _chunks(values), strict=True):
+                    self._freeze_columns(group, some, taken, number)
+                    yield
+        if self._parts:
+            yield from self._freeze_parts()
+
+    def _freeze_untouched(self, group: int, entries: Sequence[Entry]) -> None:
+        """Freeze entries that nobody has touched since the cut."""
+        parts = self._state.parts
+        if parts is None:
+            keys, values, entries = simple_columns(entries)
+            self._freeze_columns(group, keys, values)
+            if not entries:
+                return
+        removals = [(entry.key,) for entry in entries if entry.place == REMOVED]
         if removals:
-            self._freeze(removals, group, self._removals, self._removal_groups, len(removals))
-        return bool(taken)
+            self._removals.append(self._dump(removals))
+            self._removal_groups.append(group)
+            self.records += len(removals)
+        present = [entry for entry in entries if entry.place != REMOVED]
+        if present and parts is not None:
+            self._freeze_rows(group, self._rows_beside_parts(present, parts))
+        elif present:
+            self._freeze_rows(group, [entry.row() for entry in present])
+
+    def _take(self, entries: Sequence[Entry]) -> list[Entry]:
+        epoch = self.epoch
+        if self._state.marks_touches:
+            taken = [e for e in entries if e.epoch < epoch and e.frozen < epoch]
+            for entry in taken:
+                entry.frozen = epoch
+        else:
+            taken = [e for e in entries if e.epoch < epoch]
+            for entry in taken:
+                entry.epoch = epoch  # so that nobody calls `preserve` for nothing
+        return taken
 
     def _rows_beside_parts(self, entries: Sequence[Entry], parts: Parts) -> list[Row]:
         """Make the rows of entries, and keep what is stored beside them: nothing in it can change,
-        so it is frozen when its turn comes."""
-        base, rows = None if self.base is None else self.base.cut, list[Row]()
+        so it is frozen when its turn comes. Raises SerializationError."""
+        base = None if self.base is None else self.base.cut
+        rows: list[Row] = []
         for entry in entries:
             key, value, *rest = entry.row()
-            try:
-                rows.append((key, parts.stand_in(value), *rest))
-            except SerializationError as error:
-                self.error = error
-                break
+            rows.append((key, parts.stand_in(value), *rest))
             self._parts += ((entry.group, n, row) for n, row in parts.rows(entry, base))
         return rows
 
-    def _freeze_parts(self) -> None:
-        """Freeze the next rows that are stored beside those of keys, of one group."""
-        group, count, row = self._parts.popleft()
-        rows = [row]
-        while self._parts and self._parts[0][0] == group and count < PART_CHUNK:
-            _, more, row = self._parts.popleft()
-            rows.append(row)
-            count += more
-        self._freeze(rows, group, self._frames, self._frame_groups, count)
-
-    def _next_entries(self, group: int) -> list[Entry]:
-        parts = self._content.parts(group)
-        taken: list[Entry] = []
-        while not taken and self._part_place < len(parts):
-            listed, length = parts[self._part_place]
-            end = min(self._place + CHUNK, length)
-            self._take(listed[self._place : end], taken)
-            self._place = end
-            if end == length:
-                self._part_place, self._place = self._part_place + 1, 0
-        return taken
-
-    def _take(self, entries: Sequence[Entry], taken: list[Entry]) -> None:
-        epoch = self.epoch
-        if self._state.marks_touches:
-            wanted = [e for e in entries if e.epoch < epoch and e.frozen < epoch]
-            for entry in wanted:
-                entry.frozen = epoch
-        else:
-            wanted = [e for e in entries if e.epoch < epoch]
-            for entry in wanted:
-                entry.epoch = epoch  # so that nobody calls `preserve` for nothing
-        taken += wanted
-
-    def _freeze_kept(self, group: int) -> bool:
-        """Freeze entries that were kept as they were touched: no more can come."""
-        kept = self._kept.get(group)
-        if kept:
-            self._kept[group] = kept[CHUNK:]
-            self._freeze_rows(group, kept[:CHUNK])
-            return True
-        for number, (keys, taken) in self._taken.get(group, {}).items():
-            if keys:
-                some = keys[-CHUNK:], number, taken[-CHUNK:], SIMPLE
-                del keys[-CHUNK:], taken[-CHUNK:]
-                self._add(group, len(some[0]), partial(self._state.serializer.dumps_taken, *some))
-                return True
-        return False
+    def _freeze_parts(self) -> Iterator[None]:
+        """Freeze rows that are stored beside those of keys, frame by frame, each of one group."""
+        while self._parts:
+            group, count, row = self._parts.popleft()
+            rows = [row]
+            while self._parts and self._parts[0][0] == group and count < PART_CHUNK:
+                _, more, row = self._parts.popleft()
+                rows.append(row)
+                count += more
+            self._add(group, count, self._dump(rows))
+            yield
 
     def _freeze_rows(self, group: int, rows: list[Row]) -> None:
+        """Add a frame of rows. Raises SerializationError."""
         if all(row[2:] == SIMPLE for row in rows):
-            self._freeze_simple(group, [row[0] for row in rows], [row[1] for row in rows])
+            self._freeze_columns(group, [row[0] for row in rows], [row[1] for row in rows])
         else:
-            self._freeze(rows, group, self._frames, self._frame_groups, len(rows))
+            self._add(group, len(rows), self._dump(rows))
 
-    def _freeze_simple(self, group: int, keys: list[Any], values: list[Any]) -> None:
-        if keys:
-            dump = self._state.serializer.dumps_rows
-            self._add(group, len(keys), partial(dump, keys, values, SIMPLE))
-
-    def _freeze(
-        self, rows: list[Row], group: int, frames: list[bytes], groups: list[int], count: int
+    def _freeze_columns(
+        self, group: int, keys: list[Any], values: list[Any], number: int = PLAIN
     ) -> None:
-        dump = partial(self._state.serializer.dumps, rows)
-        self._add(group, count, dump, frames=frames, groups=groups)
-
-    def _add(
-        self,
-        group: int,
-        count: int,
-        dump: Dump,
-        *,
-        frames: list[bytes] | None = None,
-        groups: list[int] | None = None,
-    ) -> None:
-        """Add a frame with the rows of `count` keys."""
-        try:
-            data = dump(step=self._state.step)
-        except SerializationError as error:
-            self.error = error
+        """Add a frame of simple rows, with what the serializer has taken of their values if these
+        are of a class. Raises SerializationError."""
+        if not keys:
             return
-        (self._frames if frames is None else frames).append(data)
-        (self._frame_groups if groups is None else groups).append(group)
+        state = self._state
+        if number == PLAIN:
+            data = state.serializer.dumps_rows(keys, values, SIMPLE, step=state.step)
+        else:
+            data = state.serializer.dumps_taken(keys, number, values, SIMPLE, step=state.step)
+        self._add(group, len(keys), data)
+
+    def _dump(self, rows: list[Row]) -> bytes:
+        return self._state.serializer.dumps(rows, step=self._state.step)
+
+    def _add(self, group: int, count: int, frame: bytes) -> None:
+        """Add a frame with the rows of `count` keys."""
+        self._frames.append(frame)
+        self._frame_groups.append(group)
         self.records += count
+
+
+def _chunks(rows: Sequence[T]) -> Iterator[list[T]]:
+    return ([*rows[start : start + CHUNK]] for start in range(0, len(rows), CHUNK))
