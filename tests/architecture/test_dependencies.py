@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -26,6 +27,7 @@ def declared() -> set[str]:
     return {IMPORT_NAMES.get(name, name) for name in names}
 
 
+@functools.cache
 def imported() -> set[str]:
     found: set[str] = set()
     for file in (ROOT / "streamcp").rglob("*.py"):

@@ -38,15 +38,21 @@ class SourceFile:
     name: str
     text: str
 
-    @property
+    @functools.cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.name)
+
+    @functools.cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree: every rule goes through them."""
+        return [*ast.walk(self.tree)]
 
 
 Rule = Callable[[SourceFile], Iterable[int]]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+@functools.cache
 def _files(folder: str) -> list[SourceFile]:
     paths = sorted((ROOT / folder).rglob("*.py"))
     return [
@@ -58,9 +64,9 @@ def _broken(rule: Rule, files: Iterable[SourceFile]) -> list[str]:
     return [f"{file.name}:{line}" for file in files for line in rule(file)]
 
 
-def _references(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+def _references(file: SourceFile) -> Iterator[tuple[str, ast.AST]]:
     """Every dotted or imported name, `from time import time` as `time.time`."""
-    for node in ast.walk(tree):
+    for node in file.nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield f"{node.value.id}.{node.attr}", node
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -68,16 +74,16 @@ def _references(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
                 yield f"{node.module}.{alias.name}", node
 
 
-def _lines_naming(tree: ast.Module, banned: set[str]) -> list[int]:
-    return [node.lineno for name, node in _references(tree) if name in banned]  # type: ignore[attr-defined]
+def _lines_naming(file: SourceFile, banned: set[str]) -> list[int]:
+    return [node.lineno for name, node in _references(file) if name in banned]  # type: ignore[attr-defined]
 
 
 def unowned_tasks(file: SourceFile) -> Iterable[int]:
-    return _lines_naming(file.tree, UNOWNED_TASKS)
+    return _lines_naming(file, UNOWNED_TASKS)
 
 
 def clock_readings(file: SourceFile) -> Iterable[int]:
-    return [] if file.name == "streamcp/clock.py" else _lines_naming(file.tree, CLOCKS)
+    return [] if file.name == "streamcp/clock.py" else _lines_naming(file, CLOCKS)
 
 
 def _is_broad(handler: ast.ExceptHandler) -> bool:
@@ -102,7 +108,7 @@ def _has_reason(lines: list[str], number: int) -> bool:
 
 def broad_excepts_without_reason(file: SourceFile) -> Iterable[int]:
     lines = file.text.splitlines()
-    handlers = [node for node in ast.walk(file.tree) if isinstance(node, ast.ExceptHandler)]
+    handlers = [node for node in file.nodes if isinstance(node, ast.ExceptHandler)]
     hiding = [
         handler for handler in handlers if _is_broad(handler) and not _only_cleans_up(handler)
     ]
@@ -123,7 +129,7 @@ def in_virtual_time(folder: Path) -> bool:
 
 def real_sleeps(file: SourceFile) -> Iterable[int]:
     virtual = in_virtual_time((ROOT / file.name).parent)
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         name = ast.unparse(node.func)
@@ -143,7 +149,7 @@ def _length(function: Function) -> int:
 
 def _functions(file: SourceFile) -> list[Function]:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return [node for node in ast.walk(file.tree) if isinstance(node, kinds)]
+    return [node for node in file.nodes if isinstance(node, kinds)]
 
 
 def too_long_functions(file: SourceFile) -> Iterable[int]:
