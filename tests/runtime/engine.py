@@ -31,6 +31,7 @@ from streamcp.serialization.deserializer import Deserializer
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.serializer import Serializer
 from streamcp.testing.clock import ManualClock
+from streamcp.testing.loop import VirtualTimeLoop
 
 
 class Upward:
@@ -271,6 +272,22 @@ async def until(condition: Any, turns: int = 20_000) -> None:
             return
         await asyncio.sleep(0 if turn < 200 else 0.0005)
     raise AssertionError(f"it never came true: {condition}")
+
+
+def moments(first: int, end: int, step: int) -> range:
+    """When to cut a job, in turns of its tasks. Both loops give these in one order, so that a
+    moment is the same on both: each loop has every other one."""
+    if isinstance(asyncio.get_running_loop(), VirtualTimeLoop):
+        return range(first, end, 2 * step)
+    return range(first + step, end, 2 * step)
+
+
+async def cut(engine: Engine, turns: int, *, unaligned: bool = True) -> None:
+    """Run a job for so many turns, and on until checkpoint 1 is acknowledged."""
+    async with engine.running():
+        await settle(turns)
+        engine.trigger(1, unaligned=unaligned)
+        await engine.until_acknowledged(1)
 
 
 async def finish(engine: Engine) -> None:

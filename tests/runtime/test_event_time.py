@@ -15,7 +15,7 @@ from streamcp.elements import Batch, Watermark
 from streamcp.errors import BuildError, RestoreRefused
 from streamcp.runners.life import first_cause
 from streamcp.testing.loop import VirtualTimeLoop
-from tests.runtime.engine import Engine, Gate, finish, settle, until
+from tests.runtime.engine import Engine, Gate, cut, finish, moments, settle, until
 
 virtual_time = pytest.mark.asyncio(loop_factories=["asyncio"])
 
@@ -162,20 +162,15 @@ async def test_windows_close_by_watermarks_and_nothing_is_late(kind: str) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("unaligned", [True, False], ids=["unaligned", "aligned"])
-@pytest.mark.parametrize("then", [2, 1, 3])
-async def test_cut_at_any_moment_is_exact_in_event_time(
-    kind: str, unaligned: bool, then: int
-) -> None:
-    for turns in range(3, 120, 29):
+async def test_cut_at_any_moment_is_exact_in_event_time(kind: str, unaligned: bool) -> None:
+    for turns in moments(3, 120, 29):
         bench = Bench(kind)
         engine = Engine(bench.job(2), capacity=6)
-        async with engine.running():
-            await settle(turns)
-            engine.trigger(1, unaligned=unaligned)
-            await engine.until_acknowledged(1)
-        again = engine.restored(1, bench.job(then), capacity=6)
-        await finish(again)
-        bench.check(again)
+        await cut(engine, turns, unaligned=unaligned)
+        for then in (2, 1, 3):
+            again = engine.restored(1, bench.job(then), capacity=6)
+            await finish(again)
+            bench.check(again)
 
 
 @pytest.mark.parametrize("kind", KINDS)

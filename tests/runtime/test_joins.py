@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import streamcp as sc
-from tests.runtime.engine import Engine, finish, settle
+from tests.runtime.engine import Engine, cut, finish, moments, settle
 
 BOUND = 40
 BEFORE, AFTER = 15, 10
@@ -210,18 +210,15 @@ async def test_rows_are_those_of_loops_over_all_records(kind: str, left: int, ri
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("unaligned", [True, False], ids=["unaligned", "aligned"])
-@pytest.mark.parametrize("then", [2, 1, 3])
-async def test_cut_at_any_moment_is_exact(kind: str, unaligned: bool, then: int) -> None:
-    for turns in range(3, 90, 29):
+async def test_cut_at_any_moment_is_exact(kind: str, unaligned: bool) -> None:
+    for turns in moments(3, 90, 29):
         bench = Bench(kind)
         engine = Engine(bench.job(2), capacity=6)
-        async with engine.running():
-            await settle(turns)
-            engine.trigger(1, unaligned=unaligned)
-            await engine.until_acknowledged(1)
-        again = engine.restored(1, bench.job(then), capacity=6)
-        await finish(again)
-        bench.check(again)
+        await cut(engine, turns, unaligned=unaligned)
+        for then in (2, 1, 3):
+            again = engine.restored(1, bench.job(then), capacity=6)
+            await finish(again)
+            bench.check(again)
 
 
 @pytest.mark.parametrize("kind", ["interval outer", "asof left", "windows outer"])

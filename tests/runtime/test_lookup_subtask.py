@@ -16,7 +16,7 @@ from streamcp.errors import StepFailed
 from streamcp.runners.life import first_cause
 from streamcp.runners.view import task_views
 from streamcp.testing.clock import ManualClock
-from tests.runtime.engine import Engine, Gate, Outputs, finish, settle, until
+from tests.runtime.engine import Engine, Gate, Outputs, cut, finish, moments, settle, until
 
 KEYS = 7
 
@@ -262,20 +262,17 @@ class Kept(Bench):
 
 
 @pytest.mark.parametrize("unaligned", [True, False], ids=["unaligned", "aligned"])
-@pytest.mark.parametrize("then", [2, 1, 3])
 @pytest.mark.parametrize("ordered", [True, False])
-async def test_cut_at_any_moment_is_exact(unaligned: bool, then: int, ordered: bool) -> None:
+async def test_cut_at_any_moment_is_exact(unaligned: bool, ordered: bool) -> None:
     options: dict[str, Any] = {"concurrency": 2, "ordered": ordered, "cache": 3}
-    for turns in range(3, 60, 11):
+    for turns in moments(3, 60, 11):
         engine = Engine(Kept(parallelism=2, **options).job, capacity=6)
-        async with engine.running():
-            await settle(turns)
-            engine.trigger(1, unaligned=unaligned)
-            await engine.until_acknowledged(1)
-        again = Kept(parallelism=then, **options)
-        restored = engine.restored(1, again.job, capacity=6)
-        await finish(restored)
-        assert sorted(again.rows(restored)) == again.expected()
+        await cut(engine, turns, unaligned=unaligned)
+        for then in (2, 1, 3):
+            again = Kept(parallelism=then, **options)
+            restored = engine.restored(1, again.job, capacity=6)
+            await finish(restored)
+            assert sorted(again.rows(restored)) == again.expected()
 
 
 async def test_those_that_wait_for_one_call_are_in_the_snapshot_and_share_one_again() -> None:

@@ -16,7 +16,7 @@ from streamcp.channel.channel import Channel
 from streamcp.elements import MAX_TIMESTAMP, Element, IdleStatus, Watermark
 from streamcp.errors import RestoreRefused
 from streamcp.testing.running import run_job
-from tests.runtime.engine import Engine, finish, settle, until
+from tests.runtime.engine import Engine, cut, finish, moments, settle, until
 
 BOUND = 20
 
@@ -113,20 +113,17 @@ async def test_records_keep_their_timestamps_and_none_becomes_late(shape: str, s
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("unaligned", [True, False], ids=["unaligned", "aligned"])
-@pytest.mark.parametrize("then", [2, 1, 3])
 async def test_cut_at_any_moment_and_restored_none_becomes_late(
-    shape: str, unaligned: bool, then: int
+    shape: str, unaligned: bool
 ) -> None:
     times = out_of_order(40)
-    for turns in range(4, 130, 41):
+    for turns in moments(4, 130, 41):
         engine = Engine(job_of(times, shape, p=2), capacity=6)
-        async with engine.running():
-            await settle(turns)
-            engine.trigger(1, unaligned=unaligned)
-            await engine.until_acknowledged(1)
-        again = engine.restored(1, job_of(times, shape, p=then), capacity=6)
-        await finish(again)
-        check(again, times, shape)
+        await cut(engine, turns, unaligned=unaligned)
+        for then in (2, 1, 3):
+            again = engine.restored(1, job_of(times, shape, p=then), capacity=6)
+            await finish(again)
+            check(again, times, shape)
 
 
 TIMES = st.lists(st.lists(st.integers(0, 200), max_size=12), min_size=2, max_size=2)
