@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.planted.hunting import LIMIT, Result, found_seeds, hunt, recorded, row
-from tests.planted.patching import PACKAGE, Change, DoesNotApply, Fault, copy_package, faults, read
+from tests.planted.patching import PACKAGE, Change, DoesNotApply, Fault, faults, read
 
 # Enough to see that the hunt works; `python -m tests.planted --check` repeats the others.
 REPEATED = 4
@@ -50,7 +51,9 @@ def test_page_says_after_how_many_seeds_a_fault_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_patch_applies_to_the_package_and_leaves_it_python(name: str, tmp_path: Path) -> None:
     fault = FAULTS[name]
-    copy_package(tmp_path)
+    for file in {change.file for change in fault.changes}:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(PACKAGE.parent / file, tmp_path / file)
     fault.apply(tmp_path)
     assert fault.sentence.endswith(".")
     for change in fault.changes:

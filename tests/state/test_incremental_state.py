@@ -119,7 +119,8 @@ class Bench:
 
 def rows_of(state: KeyedState) -> Rows:
     return {
-        key: (copy.deepcopy(entry.value), tuple(sorted(entry.timers[0] if entry.timers else ())))
+        # What a list holds is not changed in place here: numbers, or `[1]`.
+        key: ([*entry.value], tuple(sorted(entry.timers[0] if entry.timers else ())))
         for key, entry in state.entries.items()
     }
 
@@ -353,7 +354,7 @@ class Checkpoints(RuleBasedStateMachine):
     @precondition(lambda self: len(self.under_way) < 3)
     @rule()
     def begin(self) -> None:
-        self.under_way.append((self.bench.state.snapshot(), copy.deepcopy(self.model)))
+        self.under_way.append((self.bench.state.snapshot(), self.model.copy()))
 
     @precondition(lambda self: self.under_way)
     @rule(which=st.integers(0, 2))

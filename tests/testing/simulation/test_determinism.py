@@ -36,8 +36,8 @@ def _in_process(hash_seed: str, filler: str) -> str:
     return ran.stdout
 
 
-def test_seed_gives_the_same_trace_in_other_processes_with_other_hash_seeds() -> None:
+def test_seed_gives_the_same_trace_in_another_process_with_another_hash_seed() -> None:
     here = traces()
     assert here.count("\n") > 100
-    assert _in_process("1", "0") == here
-    assert _in_process("2", "100000") == here
+    other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    assert _in_process(other, "100000") == here
