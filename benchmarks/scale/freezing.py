@@ -26,11 +26,13 @@ from benchmarks.harness import Child, Row, Run, Suite, at_most, median_row
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Keys; checkpoints that are taken of an idle job, and of each of two busy ones."""
+    """Keys; checkpoints that are taken of an idle job, and of each of two busy ones; seconds
+    without a checkpoint, before and behind each."""
 
     keys: int
     idle: int
     busy: int
+    window: float = 1.0
 
 
 FULL = Sizes(1_000_000, 9, 6)
@@ -40,7 +42,7 @@ QUICK = Sizes(50_000, 7, 6)
 async def freezing(run: Run[Sizes]) -> Sequence[Row]:
     """What does a checkpoint of a million keys cost those who go on working?"""
     sizes = run.sizes
-    options = [str(sizes.keys), str(run.seed)]
+    options = [str(sizes.keys), str(run.seed), str(sizes.window)]
     async with Child(["benchmarks.scale.freezing_child", *options]) as child:
         run.say(f"{sizes.keys:,} keys are made")
         await child.line(600)

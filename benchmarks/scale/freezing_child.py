@@ -1,7 +1,8 @@
-"""The process with the state: `python -m benchmarks.scale.freezing_child KEYS SEED`.
+"""The process with the state: `python -m benchmarks.scale.freezing_child KEYS SEED WINDOW`.
 
 It says "ready" when every key is there. For each line that it reads it takes one checkpoint, of the
-idle job ("idle"), or while keys are updated ("all", "few"), and writes its figures as JSON.
+idle job ("idle"), or while keys are updated ("all", "few"), and writes its figures as JSON. WINDOW
+is the seconds without a checkpoint, before and behind one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import streamcp as sc
 from benchmarks.scale.accounts import Accounts
 from streamcp.runners.local import run_blocking
 
-WINDOW = 1.0  # seconds without a checkpoint, before and behind one
 GIVEN = 50_000  # updates that are let through at a time
 
 
@@ -60,9 +60,10 @@ async def beside(work: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
 class Measuring:
     """One job, of which checkpoints are taken."""
 
-    def __init__(self, accounts: Accounts, running: sc.Running) -> None:
+    def __init__(self, accounts: Accounts, running: sc.Running, window: float) -> None:
         self._accounts = accounts
         self._running = running
+        self._window = window
         self._all = accounts.order
         self._few = accounts.order[::100]
 
@@ -70,7 +71,7 @@ class Measuring:
         """A checkpoint while nothing else is done."""
         ticker = Ticker()
         async with beside(ticker.run()):
-            await asyncio.sleep(WINDOW)
+            await asyncio.sleep(self._window)
             without, ticker.longest = ticker.longest, 0.0
             used = time.process_time()
             taken = await self._running.checkpoint()
@@ -89,13 +90,13 @@ class Measuring:
         """A checkpoint while keys are updated, and the throughput before and behind it."""
         self._accounts.order[:] = self._all if kind == "all" else self._few * 100
         async with beside(update_forever(self._accounts)):
-            await asyncio.sleep(WINDOW)
-            before = await self._cost(asyncio.sleep(WINDOW))
+            await asyncio.sleep(self._window)
+            before = await self._cost(asyncio.sleep(self._window))
             durable = asyncio.ensure_future(self._running.checkpoint())
             done = self._accounts.feed.through
             during = await self._cost(asyncio.wait([durable]))
             done = self._accounts.feed.through - done
-            behind = await self._cost(asyncio.sleep(WINDOW))
+            behind = await self._cost(asyncio.sleep(self._window))
         without = (before + behind) / 2
         return {
             "lost": 1 - without / during,
@@ -111,13 +112,13 @@ class Measuring:
         return (time.process_time() - used) / max(1, feed.through - done)
 
 
-async def measure(keys: int, seed: int) -> None:
+async def measure(keys: int, seed: int, window: float) -> None:
     """Make all keys, then checkpoints as they are asked for."""
     with tempfile.TemporaryDirectory() as folder:
         accounts = Accounts(keys, folder, seed)
         async with accounts.job.start() as running:
             await accounts.make_all()
-            measuring = Measuring(accounts, running)
+            measuring = Measuring(accounts, running, window)
             print("ready", flush=True)
             while kind := (await asyncio.to_thread(sys.stdin.readline)).strip():
                 figures = await (measuring.idle() if kind == "idle" else measuring.busy(kind))
@@ -125,5 +126,5 @@ async def measure(keys: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    keys, seed = map(int, sys.argv[1:])
-    run_blocking(lambda: measure(keys, seed))
+    keys, seed, window = sys.argv[1:]
+    run_blocking(lambda: measure(int(keys), int(seed), float(window)))

@@ -105,8 +105,9 @@ async def kill_in_the_middle(seen: list[Any], handle: JobHandle) -> None:
     raise asyncio.CancelledError
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
-@pytest.mark.parametrize("mode", ["aligned", "unaligned", "adaptive"])
+@pytest.mark.parametrize(
+    ("mode", "parallelism"), [("aligned", 3), ("unaligned", 1), ("adaptive", 3)]
+)
 @pytest.mark.parametrize("name", QUERIES)
 def test_killed_job_answers_what_sql_answers(
     tmp_path: Path, name: str, mode: Mode, parallelism: int

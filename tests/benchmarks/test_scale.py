@@ -16,7 +16,7 @@ SHORT: list[tuple[Any, Any, int]] = [
     (parallelism, parallelism.Sizes(2048, 1, (1, 2)), 3),
     (keys, keys.Sizes(1000, 1, (10, 100)), 4),
     (wide_exchange, wide_exchange.Sizes(3, 8, 2, 0.005), 3),
-    (freezing, freezing.Sizes(2000, 1, 1), 7),
+    (freezing, freezing.Sizes(2000, 1, 1, 0.1), 7),
     (memory, memory.Sizes(500, 2, 1), 4),
     (restore, restore.Sizes(500, 300, 1), 2),
     (durability, durability.Sizes(4, 2, 0.005), 4),
