@@ -106,9 +106,10 @@ class CheckpointStatistics:
 
     def as_dict(self) -> dict[str, Any]:
         """Give the figures as plain JSON values, for the manifest and the history."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in _FIGURES}
 
 
+_FIGURES = tuple(field.name for field in fields(CheckpointStatistics))
 _LONGEST = ("start_delay", "alignment", "sync", "asynchronous", "end_to_end", "barrier_delay")
 _SUMMED = (
     "state_bytes",
