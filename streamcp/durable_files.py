@@ -15,7 +15,8 @@ import errno
 import itertools
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from streamcp.errors import StorageError
@@ -57,6 +58,14 @@ def explained(action: str, path: Path) -> Iterator[None]:
         raise explain(action, path, error) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open file or directory."""
+
+    path: Path
+    descriptor: int
+
+
 class DurableFiles:
     """The files of one process on one file system. May be called from several threads."""
 
@@ -90,6 +99,46 @@ class DurableFiles:
                 with contextlib.suppress(OSError):
                     self.system.unlink(path)
                 raise
+
+    def write_together(
+        self, contents: Mapping[Path, Iterable[bytes]], directories: Sequence[Opened]
+    ) -> None:
+        """Write new files, and make them and all names in `directories` durable, side by side.
+
+        When this returns all of it is durable; before, any part of it may survive a crash without
+        any other. A file that has one of the names loses it. Raises StorageError if anything fails:
+        then no file stays behind, so far as the file system lets it be removed."""
+        with contextlib.ExitStack() as closing:
+            try:
+                files = [self._written(path, each, closing) for path, each in contents.items()]
+                self._sync_each([*files, *directories])
+            except BaseException:
+                for path in contents:
+                    with contextlib.suppress(OSError):
+                        self.system.unlink(path)
+                raise
+
+    def _written(
+        self, path: Path, chunks: Iterable[bytes], closing: contextlib.ExitStack
+    ) -> Opened:
+        with explained("written", path):
+            descriptor = self._create(path, replace=True)
+            closing.callback(self._let_go, descriptor)
+            for each in _joined(chunks):
+                self._write(descriptor, each)
+        return Opened(path, descriptor)
+
+    def _sync_each(self, opened: Sequence[Opened]) -> None:
+        """No second try after an error: pages may be lost, and it would not tell."""
+        errors = self.system.fsync_each([one.descriptor for one in opened])
+        for one, error in zip(opened, errors, strict=True):
+            if error is not None:
+                raise explain("fsynced", one.path, error) from error
+
+    def _let_go(self, descriptor: int) -> None:
+        """Close what is durable, or of no use: an error can mean no loss."""
+        with contextlib.suppress(OSError):
+            self.system.close(descriptor)
 
     def append(self, path: Path, data: bytes) -> None:
         """Append `data` to a file, which is made if need be; not durable.
@@ -150,6 +199,16 @@ class DurableFiles:
         descriptor = self.system.open(path, os.O_RDONLY | os.O_DIRECTORY)
         with self._closing(descriptor):
             self.system.fsync(descriptor)
+
+    @contextlib.contextmanager
+    def open_directory(self, path: Path) -> Iterator[Opened]:
+        """Keep directory `path` open, to be made durable. Raises StorageError."""
+        with explained("opened", path):
+            descriptor = self.system.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield Opened(path, descriptor)
+        finally:
+            self._let_go(descriptor)
 
     def make_directory(self, path: Path) -> None:
         """Make directory `path` if it is not there; durable after `sync_directory` of its parent.
@@ -305,12 +364,17 @@ class KeptDirectories:
         self._system = files.system
         self._descriptors: dict[Path, int] = {}
 
+    def opened(self, path: Path) -> Opened:
+        """Directory `path`, open until `close`. Raises StorageError."""
+        if path not in self._descriptors:
+            with explained("opened", path):
+                self._descriptors[path] = self._system.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        return Opened(path, self._descriptors[path])
+
     def sync(self, path: Path) -> None:
         """Make the names in directory `path` durable, as `DurableFiles.sync_directory` does."""
         with explained("fsynced", path):
-            if path not in self._descriptors:
-                self._descriptors[path] = self._system.open(path, os.O_RDONLY | os.O_DIRECTORY)
-            self._system.fsync(self._descriptors[path])
+            self._system.fsync(self.opened(path).descriptor)
 
     def close(self) -> None:
         """Let go of them; a later `sync` opens anew."""

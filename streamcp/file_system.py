@@ -9,8 +9,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Protocol
+
+# So many fsyncs wait for the disk beside that of whoever asks for several; more take turns.
+_BESIDE = 3
 
 
 class FileSystem(Protocol):
@@ -43,6 +49,10 @@ class FileSystem(Protocol):
 
     def fsync(self, descriptor: int) -> None:
         """Make a file's content, or a directory's names, survive a loss of power."""
+        ...
+
+    def fsync_each(self, descriptors: Sequence[int]) -> list[OSError | None]:
+        """Do `fsync` of each, in no order; return what went wrong with each."""
         ...
 
     def fstat(self, descriptor: int) -> os.stat_result:
@@ -94,6 +104,7 @@ class LocalFileSystem:
     def __init__(self) -> None:
         """Take a name at random: processes of other machines may use the same disk."""
         self._name = os.urandom(8).hex()
+        self._threads: tuple[int, ThreadPoolExecutor] | None = None
 
     def open(self, path: Path, flags: int) -> int:
         """Open; files are made with the permissions that the process's umask leaves."""
@@ -122,6 +133,20 @@ class LocalFileSystem:
     def fsync(self, descriptor: int) -> None:
         """Make durable."""
         os.fsync(descriptor)
+
+    def fsync_each(self, descriptors: Sequence[int]) -> list[OSError | None]:
+        """Make all durable side by side: what a disk is asked for at once it does in one go."""
+        threads = self._own_threads()
+        others = [threads.submit(self.fsync, descriptor) for descriptor in descriptors[1:]]
+        first = [_error_of(partial(self.fsync, descriptor)) for descriptor in descriptors[:1]]
+        return first + [_error_of(other.result) for other in others]
+
+    def _own_threads(self) -> ThreadPoolExecutor:
+        """The threads that wait for the disk. A forked process has none of its parent's."""
+        if self._threads is None or self._threads[0] != os.getpid():
+            threads = ThreadPoolExecutor(_BESIDE, thread_name_prefix="streamcp fsync")
+            self._threads = os.getpid(), threads
+        return self._threads[1]
 
     def fstat(self, descriptor: int) -> os.stat_result:
         """Describe an open file."""
@@ -162,3 +187,12 @@ class LocalFileSystem:
     def process_name(self) -> str:
         """Name this process; a forked one has the same name at random, but another number."""
         return f"{os.getpid()}-{self._name}"
+
+
+def _error_of(call: Callable[[], None]) -> OSError | None:
+    """Make a call; raises what is no error of the file system."""
+    try:
+        call()
+    except OSError as error:
+        return error
+    return None

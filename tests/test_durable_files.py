@@ -1,5 +1,6 @@
 import errno
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 from streamcp.durable_files import LOCAL_FILES, DurableFiles, KeptDirectories
 from streamcp.errors import StorageError
 from streamcp.file_system import LocalFileSystem
+from streamcp.testing.simulation.disk import SimulatedDisk
+from streamcp.testing.simulation.disk_faults import DiskFault
 
 
 def fail_with(code: int, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
@@ -267,7 +270,7 @@ def test_kept_directory_is_opened_once_until_it_is_closed(tmp_path: Path) -> Non
     kept.sync(tmp_path)
     assert system.synced == [tmp_path] * 3
     kept.close()
-    with pytest.raises(StorageError, match="none could not be fsynced"):
+    with pytest.raises(StorageError, match="none could not be opened"):
         kept.sync(tmp_path / "none")
 
 
@@ -277,3 +280,68 @@ def test_failed_fsync_of_the_parent_of_a_made_directory_is_a_storage_error(
     fail_with(errno.EIO, monkeypatch, "fsync")
     with pytest.raises(StorageError, match="could not be fsynced"):
         LOCAL_FILES.make_directories(tmp_path)
+
+
+def test_files_written_together_hold_their_content_under_their_names(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"of an earlier try")
+    with LOCAL_FILES.open_directory(tmp_path) as directory:
+        LOCAL_FILES.write_together(
+            {tmp_path / "a": [b"1", b"2"], tmp_path / "b": [b"3"]}, [directory]
+        )
+    assert (tmp_path / "a").read_bytes() == b"12"
+    assert (tmp_path / "b").read_bytes() == b"3"
+
+
+def test_files_written_together_are_there_after_a_loss_of_power_in_any_order_of_fsyncs() -> None:
+    for seed in range(20):
+        disk = SimulatedDisk(random.Random(seed))
+        files = disk.process().files
+        files.make_directories(Path("/d"))
+        with files.open_directory(Path("/d")) as directory:
+            files.write_together({Path("/d/a"): [b"1" * 2000], Path("/d/b"): [b"2"]}, [directory])
+        found = disk.crash().process().files
+        assert found.read_file(Path("/d/a")) == b"1" * 2000
+        assert found.read_file(Path("/d/b")) == b"2"
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_none_of_the_files_stays_if_one_fsync_fails(at: int) -> None:
+    disk = SimulatedDisk(random.Random(0))
+    process = disk.process()
+    process.files.make_directories(Path("/d"))
+    disk.plan(DiskFault("fsync", at, errno.EIO))
+    with (
+        process.files.open_directory(Path("/d")) as directory,
+        pytest.raises(StorageError, match=r"could not be fsynced: the device reported"),
+    ):
+        process.files.write_together({Path("/d/a"): [b"1"], Path("/d/b"): [b"2"]}, [directory])
+    assert process.files.list_directory(Path("/d")) == []
+    assert process.open_paths() == []
+
+
+def test_directory_that_cannot_be_opened_names_path_and_cause(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StorageError, match="none could not be opened: no such file"),
+        LOCAL_FILES.open_directory(tmp_path / "none"),
+    ):
+        pass
+
+
+def test_forked_process_does_not_wait_for_threads_that_it_has_not_got(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = LocalFileSystem()
+    of_parent = system._own_threads()
+    assert system._own_threads() is of_parent
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert system._own_threads() is not of_parent
+
+
+def test_each_failing_fsync_is_told_apart(tmp_path: Path) -> None:
+    system = LocalFileSystem()
+    descriptor = system.open(tmp_path / "a", os.O_WRONLY | os.O_CREAT)
+    closed = system.open(tmp_path / "b", os.O_WRONLY | os.O_CREAT)
+    system.close(closed)
+    errors = system.fsync_each([descriptor, closed, descriptor, closed])
+    assert [error and error.errno for error in errors] == [None, errno.EBADF, None, errno.EBADF]
+    system.close(descriptor)

@@ -72,7 +72,8 @@ class SubtaskStatistics:
 
     `start_delay`: trigger to the first barrier. `alignment`: first to last barrier.
     `blocked`: per input channel, how long it was blocked. `sync`: processing stood still.
-    `asynchronous`: from then until the content was durable. `end_to_end`: trigger to durable.
+    `asynchronous`: from then until storage had the content, durable unless it is small.
+    `end_to_end`: trigger to that.
     `escalated_after`: trigger to the escalation, if there was one.
     `state_bytes`: written for this checkpoint; `referenced_bytes`: of the sections of earlier ones
     that it builds on (rule P39).
@@ -95,7 +96,8 @@ class SubtaskStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A subtask's durable snapshot of one checkpoint, told by one attempt (rule P3).
+    """A subtask's snapshot of one checkpoint, told by one attempt (rule P3): all of it is durable,
+    or becomes so before the checkpoint is complete.
 
     Several "state" sections of one step belong together and are read in their order: the whole
     state, then changes. All but the last may lie in files of earlier checkpoints (rule P39)."""

@@ -183,7 +183,7 @@ class Coordinator:
     # ---- what the tasks tell (CoordinatorGateway of the runtime)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """A subtask's snapshot is durable."""
+        """Storage has a subtask's snapshot."""
         self._tell(lambda: self._acknowledged(acknowledgement))
 
     def decline(

@@ -29,7 +29,7 @@ class CoordinatorGateway(Protocol):
     """What tasks tell upward. Calls only queue: they are acted on after the barrier has passed."""
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """A subtask's snapshot is durable."""
+        """Storage has a subtask's snapshot."""
         ...
 
     def decline(
@@ -56,12 +56,19 @@ class CoordinatorGateway(Protocol):
 
 
 class DataWriter(Protocol):
-    """The part of checkpoint storage that tasks use; it blocks and is called in a thread."""
+    """The part of checkpoint storage that tasks use."""
 
     def write_data(
         self, checkpoint_id: int, sections: Sequence[tuple[SubtaskId, Section]]
     ) -> list[SectionHandle]:
-        """Write and fsync the sections of one checkpoint."""
+        """Write and fsync the sections of one checkpoint; it blocks and is called in a thread."""
+        ...
+
+    def defer_data(
+        self, checkpoint_id: int, sections: Sequence[tuple[SubtaskId, Section]]
+    ) -> list[SectionHandle] | None:
+        """Take small sections, to be written when the checkpoint is completed; None if they are
+        not small. Never waits."""
         ...
 
 

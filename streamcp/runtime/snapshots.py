@@ -35,6 +35,8 @@ from streamcp.storage.in_thread import in_thread
 # the number of tasks. No user's coroutine waits longer than the longest.
 SHORTEST_FREEZE = 0.0005
 LONGEST_FREEZE = 0.01
+# Short batches are frozen several at a time: to look at the clock takes as long as to freeze one.
+SOME_RECORDS = 16
 # What takes longer than this is no small snapshot: from then on the others get so many times as
 # long as a slice took, before the next one. A large state would else halve the throughput for
 # seconds (decision 0032). A turn of the loop as short as this says that they have nothing to do.
@@ -61,7 +63,7 @@ class Freezing(Protocol):
         ...
 
     def written(self, handle: SectionHandle) -> tuple[SectionHandle, ...]:
-        """The section is durable, at `handle`; returns all that hold the content now, in the
+        """Storage has the section, at `handle`; returns all that hold the content now, in the
         order in which they are read: those that it builds on, and itself as the last one."""
         ...
 
@@ -125,15 +127,21 @@ class ChannelSection:
         self.error: SerializationError | None = None
 
     def freeze_some(self) -> bool:
-        """Freeze the next element."""
+        """Freeze the next elements, until some records are frozen that were not before."""
         if len(self._frames) == len(self._elements) or self.error is not None:
             return False
-        element = self._elements[len(self._frames)]
-        captured = self._handle_of(element)
-        captured.freeze()
-        self.error = captured.error
-        self._frames.append(captured.frozen or b"")
-        self._records += len(element) if type(element) is Batch else 0
+        records = 0
+        for element in self._elements[len(self._frames) :]:
+            captured = self._handle_of(element)
+            length = len(element.values) if type(element) is Batch else 0
+            if captured.frozen is None:
+                captured.freeze()
+                records += max(1, length)
+            self._frames.append(captured.frozen or b"")
+            self._records += length
+            if records >= SOME_RECORDS or captured.error is not None:
+                self.error = captured.error
+                break
         return True
 
     def section(self) -> Section:
@@ -276,18 +284,28 @@ class SnapshotWriter:
         if frozen < self._expected[checkpoint_id]:
             return
         sections = [(one.subtask, section) for one in snapshots for section in one.frozen]
-        handles: list[SectionHandle] = []
+        handles: Sequence[SectionHandle] = ()
         if self._writer is not None:
             try:
-                handles = await in_thread(self._writer.write_data, checkpoint_id, sections)
+                handles = await self._stored(self._writer, checkpoint_id, sections)
             except StorageError as error:
                 self._decline(snapshots[0], FailureReason.STORAGE_ERROR, str(error))
                 return
-            finally:
-                self._begin_slice()  # the disk's time was nobody's turn
         if self._expected.pop(checkpoint_id, None) is not None:
             self._added.pop(checkpoint_id)
             self._acknowledge(snapshots, handles)
+
+    async def _stored(
+        self, writer: DataWriter, checkpoint_id: int, sections: Sequence[tuple[SubtaskId, Section]]
+    ) -> Sequence[SectionHandle]:
+        """Hand sections over: small ones need no way to a thread and back of their own."""
+        handles = writer.defer_data(checkpoint_id, sections)
+        if handles is None:
+            try:
+                handles = await in_thread(writer.write_data, checkpoint_id, sections)
+            finally:
+                self._begin_slice()  # the disk's time was nobody's turn
+        return handles
 
     def _acknowledge(
         self, snapshots: Sequence[SubtaskSnapshot], handles: Sequence[SectionHandle]
@@ -298,15 +316,17 @@ class SnapshotWriter:
             own = handles[place : place + len(one.frozen)]
             place += len(one.frozen)
             sections = self._told_where(one, own)
-            in_flight = [section for section in one.frozen if section.kind in IN_FLIGHT]
+            in_flight = [handle for handle in own if handle.kind in IN_FLIGHT]
+            in_flight_bytes = _size(in_flight)
+            own_bytes = _size(own)
             statistics = replace(
                 one.statistics,
                 asynchronous=now - one.acted_at,
                 end_to_end=now - one.triggered_at,
-                state_bytes=sum(_size(s) for s in one.frozen if s.kind not in IN_FLIGHT),
-                referenced_bytes=sum(s.size for s in sections) - sum(s.size for s in own),
-                in_flight_bytes=sum(_size(s) for s in in_flight),
-                in_flight_records=sum(s.records for s in in_flight),
+                state_bytes=own_bytes - in_flight_bytes,
+                referenced_bytes=_size(sections) - own_bytes if len(sections) > len(own) else 0,
+                in_flight_bytes=in_flight_bytes,
+                in_flight_records=sum(handle.records for handle in in_flight),
             )
             self._context.coordinator.acknowledge(
                 Acknowledgement(
@@ -329,5 +349,5 @@ class SnapshotWriter:
         return tuple(handle for section, at in pairs for handle in section.written(at))
 
 
-def _size(section: Section) -> int:
-    return sum(map(len, section.frames))
+def _size(handles: Sequence[SectionHandle]) -> int:
+    return sum(sum(handle.lengths) for handle in handles)

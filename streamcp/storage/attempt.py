@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from streamcp.checkpoint.snapshot import Manifest
+from streamcp.checkpoint.snapshot import Manifest, Section
 from streamcp.errors import Fenced, StorageError
 from streamcp.storage import format, layout
 from streamcp.storage.contract import CompletedCheckpoint
@@ -45,7 +45,9 @@ class RunningAttempt:
     unanswered, `unsynced` that the newest completion is visible but perhaps not durable. `files`
     holds the data files of complete checkpoints, None for an unreadable manifest. `directories`
     are the checkpoints whose directory this attempt has made. `ended` are the discarded ones,
-    `unremoved` those of which it is still to be told whether they may go.
+    `unremoved` those of which it is still to be told whether they may go. `deferred` holds, per
+    checkpoint and data file, the content that is still to be written; the only part of all this
+    that is added to by the event loop's thread.
     """
 
     job: str
@@ -60,6 +62,7 @@ class RunningAttempt:
     directories: set[int] = field(default_factory=set)
     ended: set[int] = field(default_factory=set)
     unremoved: set[int] = field(default_factory=set)
+    deferred: dict[int, dict[str, list[Section]]] = field(default_factory=dict)
     serials: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     fenced: bool = False
     doubtful: bool = False
@@ -170,6 +173,7 @@ class RunningAttempt:
         self.completed.append(completed)
         self.files[manifest.checkpoint_id] = files_of(manifest)
         self.directories.discard(manifest.checkpoint_id)
+        self.deferred.pop(manifest.checkpoint_id, None)
         self.reserved = max(self.reserved, reserved_through(manifest.checkpoint_id))
         self.unsynced = True
 

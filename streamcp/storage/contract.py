@@ -117,8 +117,17 @@ class CheckpointStorage(Protocol):
         """Write and fsync one data file; return a handle per section, in their order."""
         ...
 
+    def defer_data(
+        self, checkpoint_id: int, sections: Sequence[tuple[SubtaskId, Section]]
+    ) -> list[SectionHandle] | None:
+        """Take a small data file that `complete` is to write, durably, with the manifest; return a
+        handle per section. None if it is so large that `write_data` must write it before.
+
+        Never waits for the disk."""
+        ...
+
     def complete(self, manifest: Manifest) -> None:
-        """Write the manifest durably and append the completion to the log.
+        """Write the manifest and the deferred data durably, then append the completion to the log.
 
         The manifest may refer to files of complete checkpoints beside its own (rule P16). Raises
         Fenced if another attempt has appended since; then nothing was completed."""

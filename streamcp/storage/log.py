@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from streamcp.durable_files import LOCAL_FILES, DurableFiles, KeptDirectories
+from streamcp.durable_files import LOCAL_FILES, DurableFiles, KeptDirectories, Opened
 from streamcp.errors import CheckpointDamaged, StorageError
 from streamcp.storage import layout
 from streamcp.storage.contract import CompletedCheckpoint
@@ -141,9 +141,9 @@ class CompletionLog:
         """Make the entries durable. Keeps the directory open until `close`."""
         self._kept.sync(self._directory)
 
-    def sync_job_directory(self) -> None:
-        """Make the names of the checkpoints' directories durable, likewise."""
-        self._kept.sync(self._job_directory)
+    def job_directory(self) -> Opened:
+        """The directory that holds the names of the checkpoints' directories, open likewise."""
+        return self._kept.opened(self._job_directory)
 
     def close(self) -> None:
         """Close the directories; nothing happens if none is open."""

@@ -58,10 +58,13 @@ def example_manifest(
 
 
 def complete_example(
-    storage: CheckpointStorage, job: str, checkpoint_id: int, attempt: int
+    storage: CheckpointStorage, job: str, checkpoint_id: int, attempt: int, *, defer: bool = False
 ) -> Manifest:
-    """Write and complete a small checkpoint; return its manifest."""
-    handles = storage.write_data(checkpoint_id, [(SUBTASK, section) for section in SECTIONS])
+    """Write and complete a small checkpoint; return its manifest. With `defer` its data is left to
+    the completion, if the storage takes it so."""
+    sections = [(SUBTASK, section) for section in SECTIONS]
+    deferred = storage.defer_data(checkpoint_id, sections) if defer else None
+    handles = storage.write_data(checkpoint_id, sections) if deferred is None else deferred
     manifest = example_manifest(job, checkpoint_id, attempt, handles)
     storage.complete(manifest)
     return manifest
@@ -90,15 +93,20 @@ def _ids(attempt: Attempt) -> list[int]:
 def _check_what_was_written_is_read(make_storage: MakeStorage, job: str) -> None:
     storage = make_storage(job)
     attempt = storage.start_attempt()
-    manifest = complete_example(storage, job, attempt.next_checkpoint_id, attempt.number)
+    first = attempt.next_checkpoint_id
+    manifests = [
+        complete_example(storage, job, first, attempt.number),
+        complete_example(storage, job, first + 1, attempt.number, defer=True),
+    ]
     storage.close()
     again = make_storage(job)
-    assert _ids(again.start_attempt()) == [manifest.checkpoint_id]
-    assert again.load_manifest(manifest.checkpoint_id) == manifest
-    handles = manifest.acknowledgements[0].sections
-    read = [tuple(again.read_section(manifest.checkpoint_id, handle)) for handle in handles]
-    assert read == [section.frames for section in SECTIONS]
-    assert again.verify(manifest.checkpoint_id) == []
+    assert _ids(again.start_attempt()) == [first, first + 1]
+    for manifest in manifests:
+        assert again.load_manifest(manifest.checkpoint_id) == manifest
+        handles = manifest.acknowledgements[0].sections
+        read = [tuple(again.read_section(manifest.checkpoint_id, handle)) for handle in handles]
+        assert read == [section.frames for section in SECTIONS]
+        assert again.verify(manifest.checkpoint_id) == []
     again.close()
 
 
@@ -107,6 +115,7 @@ def _check_incomplete_is_never_seen(make_storage: MakeStorage, job: str) -> None
     first = storage.start_attempt().next_checkpoint_id
     for checkpoint_id in (first, first + 1):
         storage.write_data(checkpoint_id, [(SUBTASK, SECTIONS[0])])
+        storage.defer_data(checkpoint_id, [(SUBTASK, SECTIONS[0])])
     storage.discard(first)
     storage.close()
     again = make_storage(job)

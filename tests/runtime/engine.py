@@ -72,11 +72,14 @@ class Upward:
 
 
 class Disk:
-    """Keeps what was written; `fail` makes the next write fail."""
+    """Keeps what was written; `fail` makes the next write fail. If all is `small`, it is deferred,
+    and kept in `deferred`."""
 
     def __init__(self) -> None:
         self.written: dict[int, list[tuple[SubtaskId, Section]]] = {}
+        self.deferred: dict[int, list[tuple[SubtaskId, Section]]] = {}
         self.fail = False
+        self.small = False
 
     def write_data(
         self, checkpoint_id: int, sections: Sequence[tuple[SubtaskId, Section]]
@@ -84,6 +87,21 @@ class Disk:
         if self.fail:
             raise StorageError("the disk is full")
         self.written[checkpoint_id] = list(sections)
+        return self._handles(checkpoint_id, sections)
+
+    def defer_data(
+        self, checkpoint_id: int, sections: Sequence[tuple[SubtaskId, Section]]
+    ) -> list[SectionHandle] | None:
+        if not self.small:
+            return None
+        if self.fail:
+            raise StorageError("the checkpoint has ended already")
+        self.deferred[checkpoint_id] = list(sections)
+        return self._handles(checkpoint_id, sections)
+
+    def _handles(
+        self, checkpoint_id: int, sections: Sequence[tuple[SubtaskId, Section]]
+    ) -> list[SectionHandle]:
         return [
             SectionHandle(
                 section.kind,

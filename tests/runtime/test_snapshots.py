@@ -96,6 +96,31 @@ async def test_one_file_is_written_when_all_have_added_and_each_gets_its_own_han
     assert (a.statistics.in_flight_records, b.statistics.in_flight_records) == (3, 0)
 
 
+async def test_small_content_is_handed_over_and_acknowledged_without_a_thread() -> None:
+    bench = Bench()
+    bench.disk.small = True
+    async with bench.running():
+        bench.writer.expect(1, 2)
+        bench.add(A, 1, Slowly())
+        bench.add(B, 1, Slowly())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert bench.acknowledged(1) == [A, B]
+    assert [subtask for subtask, _ in bench.disk.deferred[1]] == [A, B]
+    assert bench.disk.written == {}
+
+
+async def test_small_content_that_is_refused_declines() -> None:
+    bench = Bench()
+    bench.disk.small = bench.disk.fail = True
+    async with bench.running():
+        bench.writer.expect(1, 1)
+        bench.add(A, 1, Slowly())
+        await until(lambda: bool(bench.upward.declined))
+    assert bench.upward.declined[0][2] is FailureReason.STORAGE_ERROR
+    assert bench.upward.acknowledged == {}
+
+
 async def test_subtasks_without_content_acknowledge_too() -> None:
     bench = Bench()
     async with bench.running():

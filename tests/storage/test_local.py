@@ -68,24 +68,30 @@ class Tracing(LocalFileSystem):
         return call
 
 
-def test_completing_costs_one_manifest_fsync_and_three_of_directories(tmp_path: Path) -> None:
-    """Data durable, manifest durable, names durable, then the link, then the log's directory."""
+@pytest.mark.parametrize("defer", [False, True])
+def test_completing_makes_all_durable_side_by_side_before_the_link(
+    tmp_path: Path, defer: bool
+) -> None:
+    """Data, manifest and names, then the link, then the log's directory."""
     system = Tracing(tmp_path / JOB)
     storage = LocalStorage(tmp_path, job=JOB, files=DurableFiles(system))
     storage.start_attempt()
     complete_example(storage, JOB, 1, 1)
     system.trace.clear()
-    complete_example(storage, JOB, 2, 1)
+    complete_example(storage, JOB, 2, 1, defer=defer)
     storage.retain(1)
-    assert system.trace == [
+    data = ["write chk-00000002/data-1-2", "fsync chk-00000002/data-1-2"]
+    side_by_side = ["fsync chk-00000002/_metadata", "fsync chk-00000002", "fsync ."]
+    written = data if not defer else data[:1]
+    synced = side_by_side if not defer else [*side_by_side, data[1]]
+    link = system.trace.index("link chk-00000002/_metadata")
+    assert system.trace[: link - len(synced)] == [
         "mkdir chk-00000002",
-        "write chk-00000002/data-1-2",
-        "fsync chk-00000002/data-1-2",
+        *written,
         "write chk-00000002/_metadata",
-        "fsync chk-00000002/_metadata",
-        "fsync chk-00000002",
-        "fsync .",
-        "link chk-00000002/_metadata",
+    ]
+    assert sorted(system.trace[link - len(synced) : link]) == sorted(synced)
+    assert system.trace[link + 1 :] == [
         "fsync log",
         "unlink log/000000000002",
         "unlink chk-00000001/_metadata",
@@ -93,6 +99,65 @@ def test_completing_costs_one_manifest_fsync_and_three_of_directories(tmp_path: 
         "rmdir chk-00000001",
     ]
     storage.close()
+
+
+def test_data_that_is_not_small_is_not_deferred(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path, job=JOB, small_data=22)
+    storage.start_attempt()
+    assert storage.defer_data(1, [(SUBTASK, Section("rest", "read", (b"a" * 20, b"bb"), 2))])
+    assert (
+        storage.defer_data(1, [(SUBTASK, Section("rest", "read", (b"a" * 20, b"bbb"), 2))]) is None
+    )
+    storage.close()
+
+
+def test_deferred_data_of_an_ended_checkpoint_is_refused_and_never_written(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    storage.start_attempt()
+    handles = storage.defer_data(1, DATA) or []
+    assert len(handles) == 1
+    storage.discard(1)
+    assert storage._running is not None
+    assert storage._running.deferred == {}
+    with pytest.raises(StorageError, match="has ended already"):
+        storage.defer_data(1, DATA)
+    with pytest.raises(StorageError, match="has ended already"):
+        storage.complete(example_manifest(JOB, 1, 1, handles))
+    assert names(tmp_path) == []
+    storage.close()
+    with pytest.raises(StorageError, match="call start_attempt first"):
+        storage.defer_data(2, DATA)
+
+
+def test_deferred_data_of_an_earlier_attempt_is_refused(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    first = storage.start_attempt().next_checkpoint_id
+    handles = storage.defer_data(first, DATA) or []
+    storage.start_attempt()
+    with pytest.raises(StorageError, match="belongs to an earlier attempt"):
+        storage.defer_data(first, DATA)
+    with pytest.raises(Fenced, match="attempt 2 has begun"):
+        storage.complete(example_manifest(JOB, first, 1, handles))
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["data-1-1", "_metadata", "chk-00000001", JOB])
+def test_completing_again_writes_deferred_data_that_was_not_made_durable(
+    storage: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    storage.start_attempt()
+    manifest = example_manifest(JOB, 1, 1, storage.defer_data(1, DATA) or [])
+    with monkeypatch.context() as failing:
+        fail_sync_of(failing, name)
+        with pytest.raises(StorageError, match=f"{name} could not be fsynced"):
+            storage.complete(manifest)
+        assert LOCAL_FILES.list_directory(tmp_path / JOB / "chk-00000001") == []
+    storage.complete(manifest)
+    assert storage.verify(1) == []
+    assert storage._running is not None
+    assert storage._running.deferred == {}
 
 
 def test_storage_keeps_no_file_open_when_it_is_closed(tmp_path: Path) -> None:
@@ -256,10 +321,14 @@ def test_failing_disk_leaves_no_checkpoint_visible_and_later_ones_succeed(
 
 
 def fail_log_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_sync_of(monkeypatch, "log")
+
+
+def fail_sync_of(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     real = os.fsync
 
     def fsync(descriptor: int) -> None:
-        if os.readlink(f"/proc/self/fd/{descriptor}").endswith("/log"):
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith(f"/{name}"):
             raise OSError(errno.EIO, "broken")
         real(descriptor)
 

@@ -31,9 +31,12 @@ JOB = "orders"
 CHECKPOINTS = Path("/checkpoints")
 SEEDS = range(2)
 
-Step = Literal["complete", "write", "discard", "retain 1", "retain 2", "history", "restart"]
+Step = Literal[
+    "complete", "defer", "write", "discard", "retain 1", "retain 2", "history", "restart"
+]
 STEPS: tuple[Step, ...] = (
     "complete",
+    "defer",
     "write",
     "discard",
     "retain 1",
@@ -117,12 +120,13 @@ class Job:
     def _checkpoint(self, storage: LocalStorage, step: Step) -> None:
         self.used += 1
         try:
-            if step == "complete":
+            if step in ("complete", "defer"):
                 self.complete.add(self.used)
-                complete_example(storage, JOB, self.used, self.number)
+                complete_example(storage, JOB, self.used, self.number, defer=step == "defer")
                 self.told.append(self.used)
             else:
                 storage.write_data(self.used, [(SUBTASK, SECTIONS[0])])
+                storage.defer_data(self.used, [(SUBTASK, SECTIONS[1])])
         except StorageError:
             step = "discard"
         if step == "discard":
@@ -153,7 +157,7 @@ class Job:
         storage.close()
 
 
-SMALL: tuple[Step, ...] = ("complete", "retain 1", "complete", "retain 1", "write", "discard")
+SMALL: tuple[Step, ...] = ("complete", "retain 1", "defer", "retain 1", "write", "discard")
 
 
 def numbers() -> Iterator[int]:
@@ -181,7 +185,7 @@ def test_restart_after_a_crash_at_any_step_finds_what_was_announced(
         job = Job(SimulatedDisk(random.Random(f"{seed} {at}")))
         for _ in range(lives - 1):
             job.live(SMALL)
-        crashed = job.live((*SMALL, "complete"), crash_at=at, power_fails=power_fails)
+        crashed = job.live((*SMALL, "defer"), crash_at=at, power_fails=power_fails)
         job.check()
         if not crashed:
             break
@@ -193,7 +197,7 @@ def test_power_failure_after_a_killed_process_loses_nothing_that_was_announced()
     for at in range(1, 60):
         for seed in range(2):
             job = Job(SimulatedDisk(random.Random(f"{seed} {at}")))
-            job.live(("complete",), crash_at=at, power_fails=False)
+            job.live(("defer",), crash_at=at, power_fails=False)
             job.live(("complete",))
             job.check()
 
@@ -255,7 +259,7 @@ def test_job_goes_on_after_any_single_disk_error(
         job.disk.plan(fault)
         lines: list[str] = []
         job.disk.trace = lines.append
-        job.live((*SMALL, "complete", "history"))
+        job.live((*SMALL, "defer", "history"))
         assert len(job.told) >= 3 or job.number == 1
         job.check()
         if not any(line.endswith("EIO") for line in lines):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -182,6 +182,19 @@ class DiskProcess:
         if isinstance(node, FileNode):
             failing = dict.fromkeys(("none", "part"), partial(node.fail_sync, self._disk.rnd))
         self._call("fsync", opened.path, node.sync, failing)
+
+    def fsync_each(self, descriptors: Sequence[int]) -> list[OSError | None]:
+        """Make durable, one after another in any order, so that a crash finds any of them done."""
+        order = self._disk.rnd.sample(descriptors, len(descriptors))
+        errors = {descriptor: self._error_of_fsync(descriptor) for descriptor in order}
+        return [errors[descriptor] for descriptor in descriptors]
+
+    def _error_of_fsync(self, descriptor: int) -> OSError | None:
+        try:
+            self.fsync(descriptor)
+        except OSError as error:
+            return error
+        return None
 
     def fstat(self, descriptor: int) -> os.stat_result:
         """Describe an open file."""

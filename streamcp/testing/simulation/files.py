@@ -10,7 +10,7 @@ import orjson
 
 from streamcp.clock import Clock
 from streamcp.durable_files import DurableFiles
-from streamcp.storage.local import LocalStorage
+from streamcp.storage.local import SMALL_DATA, LocalStorage
 from streamcp.testing.simulation.disk import SimulatedDisk
 from streamcp.testing.simulation.disk_process import DiskProcess
 
@@ -28,8 +28,11 @@ class Files:
     def storage(
         self, directory: Path, job: str, clock: Clock, process: DiskProcess
     ) -> LocalStorage:
-        """Open the checkpoints of a job for a process."""
-        return LocalStorage(directory, job=job, clock=clock, files=process.files)
+        """Open the checkpoints of a job for a process; what is deferred is drawn."""
+        small_data = self.disk.rnd.choice((0, 500, SMALL_DATA))
+        return LocalStorage(
+            directory, job=job, clock=clock, files=process.files, small_data=small_data
+        )
 
     def folder(self, sink: str) -> Path:
         """Where a file sink writes to."""

@@ -51,6 +51,15 @@ class WatchedStorage:
             lambda: self._storage.write_data(checkpoint_id, sections),
         )
 
+    def defer_data(
+        self, checkpoint_id: int, sections: Sequence[tuple[SubtaskId, Section]]
+    ) -> list[SectionHandle] | None:
+        """As the contract says."""
+        handles = self._storage.defer_data(checkpoint_id, sections)
+        if handles is not None:
+            self._life.say("storage", f"{len(sections)} sections of {checkpoint_id} wait")
+        return handles
+
     def complete(self, manifest: Manifest) -> None:
         """As the contract says; may fail."""
         self._on_manifest(manifest)
