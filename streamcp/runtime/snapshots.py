@@ -132,8 +132,11 @@ class ChannelSection:
             return False
         records = 0
         for element in self._elements[len(self._frames) :]:
-            captured = self._handle_of(element)
-            length = len(element.values) if type(element) is Batch else 0
+            length, captured = 0, None
+            if type(element) is Batch:
+                length, captured = len(element.values), element.captured
+            if captured is None:
+                captured = self._handle_of(element)
             if captured.frozen is None:
                 captured.freeze()
                 records += max(1, length)
@@ -294,6 +297,8 @@ class SnapshotWriter:
         if self._expected.pop(checkpoint_id, None) is not None:
             self._added.pop(checkpoint_id)
             self._acknowledge(snapshots, handles)
+            # Now, not when its own task gets its turn: in a busy job that is milliseconds later.
+            self._context.coordinator.look(self._context.clock.monotonic())
 
     async def _stored(
         self, writer: DataWriter, checkpoint_id: int, sections: Sequence[tuple[SubtaskId, Section]]

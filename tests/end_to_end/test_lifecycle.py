@@ -202,7 +202,7 @@ def _no_data_files() -> Any:
     from streamcp.durable_files import LOCAL_FILES, explain
 
     error = explain("written", Path("data"), OSError(errno.ENOSPC, ""))
-    return mock.patch.object(LOCAL_FILES, "write_file", side_effect=error)
+    return mock.patch.object(LOCAL_FILES, "_create", side_effect=error)
 
 
 def test_stop_while_the_job_is_starting_stops_it_when_it_runs(tmp_path: Path) -> None:

@@ -57,11 +57,11 @@ class FailingDisk:
 @pytest.mark.parametrize(
     ("function", "number", "cause"),
     [
-        ("write_file", errno.ENOSPC, "disk full"),
-        ("write_file", errno.EACCES, "permission denied"),
+        ("_create", errno.ENOSPC, "disk full"),
+        ("_create", errno.EACCES, "permission denied"),
         ("make_directory", errno.EROFS, "read-only"),
         ("link_new", errno.EIO, "input/output error"),
-        ("sync_directory", errno.EIO, "input/output error"),
+        ("open_directory", errno.EIO, "input/output error"),
     ],
 )
 def test_disk_that_fails_for_a_while_fails_checkpoints_by_name_and_the_job_goes_on(
@@ -92,7 +92,7 @@ def test_disk_that_fails_for_a_while_fails_checkpoints_by_name_and_the_job_goes_
 def test_more_failures_in_a_row_than_are_tolerable_fail_the_job_which_recovers(
     tmp_path: Path,
 ) -> None:
-    target, disk = Target(), FailingDisk("write_file", errno.ENOSPC)
+    target, disk = Target(), FailingDisk("_create", errno.ENOSPC)
 
     async def use(handle: JobHandle) -> None:
         await asyncio.sleep(1)
@@ -102,7 +102,7 @@ def test_more_failures_in_a_row_than_are_tolerable_fail_the_job_which_recovers(
         disk.failing = False
 
     job = _job(tmp_path, transactional(target), every="500ms", tolerable_failures=2)
-    with mock.patch.object(LOCAL_FILES, "write_file", disk):
+    with mock.patch.object(LOCAL_FILES, "_create", disk):
         result = run_job(job, use=use, restart=sc.Restart.fixed_delay(attempts=1, delay="3s"))
     assert result is not None
     assert result.attempts == 2

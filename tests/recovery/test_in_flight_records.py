@@ -132,7 +132,7 @@ def test_record_written_after_the_snapshot_of_a_checkpoint_that_failed_is_there_
         await handle.checkpoint()
         await asyncio.sleep(2.2)
         error = explain("written", Path("data"), OSError(28, ""))
-        full = mock.patch.object(LOCAL_FILES, "write_file", side_effect=error)
+        full = mock.patch.object(LOCAL_FILES, "_create", side_effect=error)
         with full, pytest.raises(sc.CheckpointFailed, match="disk full"):
             await handle.checkpoint()
         await asyncio.sleep(2)

@@ -208,7 +208,7 @@ def test_stopped_job_fires_nothing_and_goes_on_where_it_was(
 def test_stop_that_fails_goes_on_and_the_next_one_stops(
     tmp_path: Path, mode: str, moment: float
 ) -> None:
-    target, disk = Outside(), FailingDisk("write_file", errno.ENOSPC)
+    target, disk = Outside(), FailingDisk("_create", errno.ENOSPC)
 
     async def stop_twice(handle: JobHandle) -> None:
         await asyncio.sleep(moment)
@@ -223,7 +223,7 @@ def test_stop_that_fails_goes_on_and_the_next_one_stops(
         assert (await handle.stop()).outcome == "stopped"
 
     directory = tmp_path / "checkpoints"
-    with mock.patch.object(LOCAL_FILES, "write_file", disk):
+    with mock.patch.object(LOCAL_FILES, "_create", disk):
         job = draw(directory, sink_of(mode, target), mode)
         result = run_job(job, use=stop_twice)
     assert result is not None
@@ -234,7 +234,7 @@ def test_stop_that_fails_goes_on_and_the_next_one_stops(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_drain_completes_when_the_disk_works_again(tmp_path: Path, mode: str) -> None:
-    target, disk = Outside(), FailingDisk("write_file", errno.ENOSPC)
+    target, disk = Outside(), FailingDisk("_create", errno.ENOSPC)
 
     async def drain(handle: JobHandle) -> None:
         await asyncio.sleep(0.1)
@@ -245,7 +245,7 @@ def test_drain_completes_when_the_disk_works_again(tmp_path: Path, mode: str) ->
         disk.failing = False
         assert (await draining).outcome == "finished"
 
-    with mock.patch.object(LOCAL_FILES, "write_file", disk):
+    with mock.patch.object(LOCAL_FILES, "_create", disk):
         result = run_job(draw(tmp_path / "checkpoints", sink_of(mode, target), mode), use=drain)
     assert result is not None
     assert result.failed_checkpoints > 1

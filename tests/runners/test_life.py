@@ -516,7 +516,7 @@ async def test_final_checkpoint_that_fails_is_tried_again(tmp_path: Path) -> Non
     job = to_target(target, direct=True)
     loop: Any = asyncio.get_running_loop()
     settings = job.settings(checkpoints=checkpoints(tmp_path))
-    storage = BadDisk(tmp_path, job="job")
+    storage = BadDisk(tmp_path, job="job", small_data=0)
     result = await JobLife(job.graph, settings, (), clock=loop.clock, storage=storage).run()
     assert (result.outcome, result.failed_checkpoints) == ("finished", 2)
     assert target.visible == [1, 2, 3]
@@ -529,6 +529,6 @@ async def test_more_failures_in_a_row_than_tolerable_fail_the_job(tmp_path: Path
     settings = job.settings(
         checkpoints=checkpoints(tmp_path, tolerable_failures=1), restart=sc.Restart.none()
     )
-    storage = BadDisk(tmp_path, job="job")
+    storage = BadDisk(tmp_path, job="job", small_data=0)
     with pytest.raises(JobFailed, match="tolerable_failures=1"):
         await JobLife(job.graph, settings, (), clock=loop.clock, storage=storage).run()

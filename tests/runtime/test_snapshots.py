@@ -110,6 +110,20 @@ async def test_small_content_is_handed_over_and_acknowledged_without_a_thread() 
     assert bench.disk.written == {}
 
 
+async def test_coordinator_looks_at_once_when_all_have_acknowledged() -> None:
+    """It need not wait for a turn of its own."""
+    bench = Bench()
+    bench.disk.small = True
+    seen: list[list[SubtaskId]] = []
+    bench.upward.on_look.append(lambda: seen.append(bench.acknowledged(1)))
+    async with bench.running():
+        bench.writer.expect(1, 2)
+        bench.add(A, 1, Slowly())
+        bench.add(B, 1, Slowly())
+        await until(lambda: bench.upward.looks > 0)
+    assert seen == [[A, B]]
+
+
 async def test_small_content_that_is_refused_declines() -> None:
     bench = Bench()
     bench.disk.small = bench.disk.fail = True
@@ -234,7 +248,7 @@ async def test_freezing_lets_others_run_and_looks_for_triggers() -> None:
             turns.append(section.left)
             await asyncio.sleep(0)
     assert len(set(turns)) > 5
-    assert bench.upward.looks == 1
+    assert bench.upward.looks == 2  # of which one is for the acknowledgements
 
 
 async def test_many_small_snapshots_together_let_others_run_too() -> None:
