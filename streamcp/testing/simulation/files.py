@@ -29,7 +29,7 @@ class Files:
         self, directory: Path, job: str, clock: Clock, process: DiskProcess
     ) -> LocalStorage:
         """Open the checkpoints of a job for a process; what is deferred is drawn."""
-        small_data = self.disk.rnd.choice((0, 500, SMALL_DATA))
+        small_data = self.disk.rnd.choice((0, 0, 0, 0, 500, SMALL_DATA))
         return LocalStorage(
             directory, job=job, clock=clock, files=process.files, small_data=small_data
         )
