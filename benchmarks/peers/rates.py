@@ -133,17 +133,21 @@ def _share_row(engine: Engine, measured: Measured, target: Target | None = None)
 
 
 def _fastest_row(measured: Measured, target: Target) -> Row:
-    """The ratio to whichever peer was fastest in each round."""
+    """The ratio to whichever peer was fastest in each round; and that of the loop, beyond which
+    nothing gets that calls the same functions."""
     name = "streamcp / fastest peer"
-    ratios, fastest = [], []
+    ratios, floors, fastest = [], [], []
     for answers in measured.rounds:
         rates = {one.name: answers[one.name].per_second for one in PEERS if one.name in answers}
         if rates:
             fastest.append(max(rates, key=lambda name: rates[name]))
             ratios.append(answers[STREAMCP.name].per_second / rates[fastest[-1]])
+            floors.append(answers[LOOP.name].per_second / rates[fastest[-1]])
     if not ratios:
         return skipped(name, "no peer is installed: python -m benchmarks.peers.install")
-    detail = f"fastest: {', '.join(sorted(set(fastest)))}{_who_is_faster(ratios)}"
+    names = ", ".join(sorted(set(fastest)))
+    loop = f"{LOOP.name} itself {statistics.median(floors):.3g} ×"
+    detail = f"fastest: {names}{_who_is_faster(ratios)}; {loop}"
     return median_row(name, ratios, "×", target=target, detail=detail)
 
 

@@ -240,7 +240,7 @@ def test_ratio_is_of_runs_of_one_round_and_the_fastest_peer_of_each_counts(home:
 
     assert rows["streamcp / bare loop"].samples == (0.5, 0.5)
     assert rows["streamcp / fastest peer"].samples == (2.0, 2.0)
-    assert rows["streamcp / fastest peer"].detail == "fastest: Bytewax, csp"
+    assert rows["streamcp / fastest peer"].detail == "fastest: Bytewax, csp; bare loop itself 4 ×"
     assert rows["streamcp / csp"].samples == (4.0, 2.0)
 
 
