@@ -6,8 +6,9 @@ with many more the core would be a bottleneck behind long queues, and adaptive c
 unaligned.
 
 Windows with and without checkpoints take turns in one job: short ones, for a shared machine drifts
-by more than checkpoints cost within a second. At an interval of a second the cost is less than any
-machine drifts: it is calculated from that of ten a second.
+by more than checkpoints cost within a second. A window has time for a few checkpoints, and each of
+them lies in it as a whole. At an interval of a second the cost is less than any machine drifts: it
+is calculated from that of ten a second.
 
 Flink lost 7.6 % to unaligned checkpoints every 100 ms (`remoteRebalance`, error bars overlap).
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ CAPACITY = 256
 KEYS = 1000
 MODES: tuple[Mode, ...] = ("adaptive", "aligned", "unaligned")
 EVERY = "100ms"
+BEAT = 0.1  # the same in seconds
 LIMIT = 8.0  # per cent of the throughput
 SELDOM: Mapping[str, float] = {"1s": 0.1, "10s": 0.01}  # as a share of those
 LIMIT_SELDOM = 2.0
@@ -53,17 +55,17 @@ NOISE = Target(0.98, 1.02)
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Per process and mode: pairs of windows, without and with checkpoints; and seconds per
-    window, and before the first one."""
+    """Per process and mode: pairs of windows, without and with checkpoints; seconds before the
+    first one; and how many checkpoints a window has time for."""
 
     processes: int
     warm_up: float
     pairs: int
-    seconds: float
+    beats: int
 
 
-FULL = Sizes(processes=3, warm_up=1.0, pairs=25, seconds=0.3)
-QUICK = Sizes(processes=1, warm_up=0.3, pairs=2, seconds=0.3)
+FULL = Sizes(processes=3, warm_up=1.0, pairs=25, beats=3)
+QUICK = Sizes(processes=1, warm_up=0.3, pairs=2, beats=3)
 
 
 async def overhead(run: Run[Sizes]) -> Sequence[Row]:
@@ -173,10 +175,11 @@ async def take_windows(spec: Any) -> list[dict[str, Any]]:
         windows: list[dict[str, Any]] = []
         async with end_at_once(job) as running:
             await asyncio.sleep(spec["warm_up"])
+            running.set_interval(None)
             job_of = _Windows(running, counted, Path(folder))
             for mode in spec["modes"]:
                 running.set_mode(mode)
-                windows += await job_of.take(mode, spec["seconds"], spec["pairs"])
+                windows += await job_of.take(mode, spec["beats"], spec["pairs"])
         return windows
 
 
@@ -189,27 +192,31 @@ class _Windows:
         self._folder = folder
         self._seen = 0
 
-    async def take(self, mode: Mode, seconds: float, pairs: int) -> list[dict[str, Any]]:
-        taken = await paired(
-            lambda: self._window(None, seconds), lambda: self._window(EVERY, seconds), pairs
-        )
+    async def take(self, mode: Mode, beats: int, pairs: int) -> list[dict[str, Any]]:
+        taken = await paired(lambda: self._without(beats), lambda: self._with(beats), pairs)
         return [{"mode": mode, "without": without} | with_ for without, with_ in taken]
 
-    async def _window(self, every: str | None, seconds: float) -> dict[str, Any]:
-        """Seconds per million records; the checkpoints are looked at behind the window."""
-        self._running.set_interval(every)
-        before = self._counted.records
-        took = await timed(lambda: asyncio.sleep(seconds))
-        millions = (self._counted.records - before) / 1e6
-        self._running.set_interval(None)
-        time = {"clock": took.clock / millions, "processor": took.processor / millions}
-        return time if every is None else {"with": time} | await self._checkpoints()
+    async def _without(self, beats: int) -> dict[str, float]:
+        return await self._window(lambda: asyncio.sleep(beats * BEAT))
 
-    async def _checkpoints(self) -> dict[str, Any]:
+    async def _with(self, beats: int) -> dict[str, Any]:
+        """A checkpoint at each beat; they are looked at behind the window."""
+
+        async def checkpoints() -> None:
+            for _ in range(beats):
+                await asyncio.gather(asyncio.sleep(BEAT), self._running.checkpoint())
+
+        return {"with": await self._window(checkpoints)} | self._checkpoints()
+
+    async def _window(self, pause: Callable[[], Awaitable[object]]) -> dict[str, float]:
+        """Seconds per million records meanwhile."""
+        before = self._counted.records
+        took = await timed(pause)
+        millions = (self._counted.records - before) / 1e6
+        return {"clock": took.clock / millions, "processor": took.processor / millions}
+
+    def _checkpoints(self) -> dict[str, Any]:
         taken = self._running.view().checkpoints
-        while taken and taken[-1].outcome == "in_progress":
-            await asyncio.sleep(0.01)
-            taken = self._running.view().checkpoints
         new = [one for one in taken if one.checkpoint_id > self._seen]
         self._seen = max((one.checkpoint_id for one in new), default=self._seen)
         stored = StoredJob(self._folder / JOB)

@@ -91,7 +91,7 @@ async def test_capacity_tells_the_slope() -> None:
 
 
 async def test_overhead_measures_windows_of_each_mode() -> None:
-    sizes = overhead.Sizes(processes=1, warm_up=0.05, pairs=1, seconds=0.12)
+    sizes = overhead.Sizes(processes=1, warm_up=0.05, pairs=1, beats=1)
     run = Run(sizes)
     rows = await overhead.overhead(run)
 
