@@ -60,7 +60,9 @@ class Keyed:
         newest = job.source(source, name="records").key_by(key_of).reduce(newer, name="newest")
         newest.for_each(service.take, name="slow", concurrency=1)
         if self.saturated:
-            return service, Gate(("records",), "slow", taken=self.keys)
+            # Keys are not divided evenly: while the queues before the subtask with most of them are
+            # full, the others wait for records.
+            return service, Gate(("records",), "slow", idle=MAY_BE_IDLE, taken=self.keys)
         return service, Gate((), "slow", idle=MAY_BE_IDLE, taken=self.keys)
 
     def aligned_delay(self, rate: float) -> float:
