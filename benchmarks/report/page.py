@@ -47,7 +47,7 @@ class _Writer:
         name = directive["name"] or ""
         match directive["kind"]:
             case "machines":
-                yield from dict.fromkeys(described(one.machine) for one in self._results.values())
+                yield from machine_lines(self._results)
             case "summary":
                 yield from summary_lines(self._results)
             case "raw":
@@ -99,15 +99,30 @@ def suite(result: Result) -> str:
     return result.name.partition(".")[0]
 
 
-def described(machine: Mapping[str, Any]) -> str:
-    """One line about machine, interpreter and commit."""
-    changed = " with uncommitted changes" if machine.get("changed") else ""
+def machine_lines(results: Results) -> Iterator[str]:
+    """A line for each machine, and below it one for each commit: what was measured of it."""
+    machines: dict[str, dict[str, list[str]]] = {}
+    for result in results.values():
+        commits = machines.setdefault(_described(result.machine), {})
+        commits.setdefault(_commit(result.machine), []).append(result.name)
+    for machine, commits in machines.items():
+        yield f"- {machine}"
+        for commit, names in commits.items():
+            suites = dict.fromkeys(name.partition(".")[0] for name in names)
+            yield f"  - commit {commit}: {', '.join(suites)}"
+
+
+def _described(machine: Mapping[str, Any]) -> str:
     optimised = "" if machine.get("optimised") else " (built without profile-guided optimisation)"
     return (
-        f"- {machine['cores']} cores of {machine['processor']}, {machine['system']}, "
-        f"{machine['file system']}; {machine['implementation']} {machine['python']}{optimised}; "
-        f"commit `{machine['commit']}`{changed}."
+        f"{machine['cores']} cores of {machine['processor']}, {machine['system']}, "
+        f"{machine['file system']}; {machine['implementation']} {machine['python']}{optimised}"
     )
+
+
+def _commit(machine: Mapping[str, Any]) -> str:
+    changed = " with uncommitted changes" if machine.get("changed") else ""
+    return f"`{machine['commit']}`{changed}"
 
 
 def summary_lines(results: Results) -> Iterator[str]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from streamcp.storage.local import LocalStorage
+
 Cli = Callable[..., Any]
 Write = Callable[..., Path]
 
@@ -221,10 +223,12 @@ def _in_a_process(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_stop_whose_checkpoint_fails_says_why_and_where_a_later_run_continues(
-    cli: Cli, write: Write
+    cli: Cli, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(STOPPING)
     assert cli("run", "my_job.py").code == 0
+    # Its data is written by a thread, and meanwhile the time is over.
+    monkeypatch.setattr(LocalStorage, "defer_data", lambda *arguments: None)
     ran = cli("run", "my_job.py", "--timeout", "0s")
     assert ran.code == 1
     assert "it took longer than the checkpoint timeout" in ran.err
