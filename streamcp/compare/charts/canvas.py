@@ -7,7 +7,8 @@ whatever font the page has. All text is horizontal.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -212,7 +213,8 @@ def scale_y(axes: Axes, axis: Axis, values: Sequence[float], *, ticks: int = 6) 
 
 
 def scale_x(axes: Axes, axis: Axis, ticks: Sequence[float]) -> None:
-    """Scale the sideward axis so that `ticks`, the only ones, are inside."""
+    """Scale the sideward axis so that `ticks`, the only ones, are inside. One whose text would run
+    into that of the one before it has none."""
     if axis.log:
         axes.set_xscale("log")
         spread = (max(ticks) / min(ticks)) ** 0.08 if len(ticks) > 1 else 2.0
@@ -222,7 +224,20 @@ def scale_x(axes: Axes, axis: Axis, ticks: Sequence[float]) -> None:
         axes.set_xlim(min(ticks) - spread, max(ticks) + spread)
     axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
     axes.xaxis.set_minor_locator(FixedLocator([]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: axis.text(value)))
+    told = _with_room(axes, {tick: axis.text(tick) for tick in sorted(ticks)})
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: told.get(value, "")))
+
+
+def _with_room(axes: Axes, texts: Mapping[float, str]) -> dict[float, str]:
+    told: dict[float, str] = {}
+    free = -math.inf
+    for tick, text in texts.items():
+        middle = axes.get_xaxis_transform().transform((tick, 0.0))[0] * 72 / axes.figure.dpi
+        half = (len(text) + 1) * _LETTER * _TEXT / 2
+        if middle - half >= free:
+            told[tick] = text
+            free = middle + half
+    return told
 
 
 def _log_range(values: Sequence[float]) -> tuple[float, float]:

@@ -171,3 +171,12 @@ def test_sizes_and_numbers_have_their_units() -> None:
         "3 GB",
     ]
     assert [number(n) for n in (0.5, 3, 12_345)] == ["0.5", "3", "12,345"]
+
+
+def test_texts_of_an_axis_do_not_run_into_each_other() -> None:
+    series = [Points("aligned", "aligned", "o", [(at, 0.1) for at in (0.5, 0.9, 0.95, 1, 2)])]
+    axis = Axis("load", lambda share: f"load {share:g}")
+    drawn = points_over("load", "t", "d", series, [], axis, SECONDS).standalone()
+
+    texts = re.findall(r">(load [\d.]+)<", drawn)
+    assert texts == ["load 0.5", "load 0.9", "load 2"]
