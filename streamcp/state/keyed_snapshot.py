@@ -204,7 +204,7 @@ class KeyedSnapshot:
         )
 
     def written(self, handle: SectionHandle) -> tuple[SectionHandle, ...]:
-        """The section is durable; returns the sections that hold the state now, in the order in
+        """Storage has the section; returns the sections that hold the state now, in the order in
         which they are read. The last one is `handle`."""
         self._chain = chain_with(self.base, handle)
         self._frames.clear()
