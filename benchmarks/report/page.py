@@ -108,8 +108,15 @@ def machine_lines(results: Results) -> Iterator[str]:
     for machine, commits in machines.items():
         yield f"- {machine}"
         for commit, names in commits.items():
-            suites = dict.fromkeys(name.partition(".")[0] for name in names)
-            yield f"  - commit {commit}: {', '.join(suites)}"
+            told = dict.fromkeys(_told(results[name], results) for name in names)
+            yield f"  - commit {commit}: {', '.join(told)}"
+
+
+def _told(result: Result, results: Results) -> str:
+    """A suite, if all that was measured of it is of one commit; else the benchmark."""
+    own = suite(result)
+    commits = {one.machine["commit"] for one in results.values() if suite(one) == own}
+    return own if len(commits) == 1 else result.name
 
 
 def _described(machine: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from benchmarks.harness.command import main
 from benchmarks.harness.results import Result, read_results, write_results
 from benchmarks.harness.rows import Row, at_least, check, median_row
 from benchmarks.report.figures import FIGURES
-from benchmarks.report.page import write_page
+from benchmarks.report.page import machine_lines, write_page
 from benchmarks.suites import SUITES
 
 MACHINE = {
@@ -204,3 +204,15 @@ def test_report_is_written_by_the_command(tmp_path: Path) -> None:
 
     assert main([], ["report", str(results), "--to", str(page)]) == 0
     assert "map–filter–map" in page.read_text(encoding="utf-8")
+
+
+def test_commits_of_a_machine_say_what_was_measured_of_them() -> None:
+    names = {"a.one": "1", "a.two": "2", "b.one": "2", "b.two": "2"}
+    results = {
+        name: Result(name, "?", [], {}, machine=MACHINE | {"commit": commit})
+        for name, commit in names.items()
+    }
+
+    _, first, second = machine_lines(results)
+
+    assert (first, second) == ("  - commit `1`: a.one", "  - commit `2`: a.two, b")
