@@ -125,7 +125,7 @@ class Serializer:
         for one in values:
             if type(one) not in _ATOMS:
                 return None
-        return number, values
+        return (number, values) if values else None
 
     def loads(self, data: bytes) -> Any:
         """Return the value in `data`, which this serializer wrote.

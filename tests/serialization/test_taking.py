@@ -13,6 +13,7 @@ import pytest
 from streamcp.errors import SerializationError
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.serializer import Serializer
+from streamcp.state.keyed import KeyedState
 
 
 @dataclasses.dataclass
@@ -143,3 +144,27 @@ def test_a_field_that_only_the_class_has(way: Way) -> None:
     one = Two(1, 2)
     del one.a
     assert way([one, Two(3, 4)]) == [Two(None, 2), Two(3, 4)]
+
+
+@dataclasses.dataclass
+class Nothing:
+    """A state that only says that it is there."""
+
+
+def test_what_is_taken_of_a_class_without_fields_can_be_read_back() -> None:
+    """Not as columns: there would be none to tell how many there are."""
+    registry = TypeRegistry()
+    registry.declare(Nothing, step="step")
+    writer = Serializer(registry)
+    state = KeyedState("step", Nothing, writer, 1)
+    writer.writer(Nothing)
+    for key in range(3):
+        state.insert(key)
+    snapshot = state.snapshot()
+    for entry in state.entries.values():
+        state.preserve(entry)
+    while snapshot.freeze_some():
+        pass
+
+    rows = [row for frame in snapshot.section().frames for row in writer.loads(frame)]
+    assert rows == [(key, Nothing(), ()) for key in range(3)]
