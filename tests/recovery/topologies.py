@@ -28,7 +28,7 @@ MAGIC = "intact"
 KEYS = 7
 NAME = "shape"
 # How far behind the last failure a run still goes, per split.
-_TAIL = 5
+_TAIL = 7
 # The splits of the n-th source have the numbers from n × SPLITS on.
 SPLITS = 10
 
