@@ -123,7 +123,7 @@ class DurableFiles:
     ) -> Opened:
         with explained("written", path):
             descriptor = self._create(path, replace=True)
-            closing.callback(self._let_go, descriptor)
+            closing.callback(_let_go, self.system, descriptor)
             for each in _joined(chunks):
                 self._write(descriptor, each)
         return Opened(path, descriptor)
@@ -134,11 +134,6 @@ class DurableFiles:
         for one, error in zip(opened, errors, strict=True):
             if error is not None:
                 raise explain("fsynced", one.path, error) from error
-
-    def _let_go(self, descriptor: int) -> None:
-        """Close what is durable, or of no use: an error can mean no loss."""
-        with contextlib.suppress(OSError):
-            self.system.close(descriptor)
 
     def append(self, path: Path, data: bytes) -> None:
         """Append `data` to a file, which is made if need be; not durable.
@@ -196,7 +191,7 @@ class DurableFiles:
             self._sync_directory(path)
 
     def _sync_directory(self, path: Path) -> None:
-        descriptor = self.system.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = _open_directory(self.system, path)
         with self._closing(descriptor):
             self.system.fsync(descriptor)
 
@@ -204,11 +199,11 @@ class DurableFiles:
     def open_directory(self, path: Path) -> Iterator[Opened]:
         """Keep directory `path` open, to be made durable. Raises StorageError."""
         with explained("opened", path):
-            descriptor = self.system.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            descriptor = _open_directory(self.system, path)
         try:
             yield Opened(path, descriptor)
         finally:
-            self._let_go(descriptor)
+            _let_go(self.system, descriptor)
 
     def make_directory(self, path: Path) -> None:
         """Make directory `path` if it is not there; durable after `sync_directory` of its parent.
@@ -351,9 +346,8 @@ class GrowingFile:
             self._system.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close it; what was appended is durable already, so no error can mean a loss."""
-        with contextlib.suppress(OSError):
-            self._system.close(self._descriptor)
+        """Close it; what was appended is durable already."""
+        _let_go(self._system, self._descriptor)
 
 
 class KeptDirectories:
@@ -368,7 +362,7 @@ class KeptDirectories:
         """Directory `path`, open until `close`. Raises StorageError."""
         if path not in self._descriptors:
             with explained("opened", path):
-                self._descriptors[path] = self._system.open(path, os.O_RDONLY | os.O_DIRECTORY)
+                self._descriptors[path] = _open_directory(self._system, path)
         return Opened(path, self._descriptors[path])
 
     def sync(self, path: Path) -> None:
@@ -379,9 +373,17 @@ class KeptDirectories:
     def close(self) -> None:
         """Let go of them; a later `sync` opens anew."""
         while self._descriptors:
-            # Nothing was written through it: an error can mean no loss.
-            with contextlib.suppress(OSError):
-                self._system.close(self._descriptors.popitem()[1])
+            _let_go(self._system, self._descriptors.popitem()[1])
+
+
+def _open_directory(system: FileSystem, path: Path) -> int:
+    return system.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _let_go(system: FileSystem, descriptor: int) -> None:
+    """Close what is durable, or of no use: an error can mean no loss."""
+    with contextlib.suppress(OSError):
+        system.close(descriptor)
 
 
 def _write_all(system: FileSystem, descriptor: int, data: bytes) -> int:

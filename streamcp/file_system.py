@@ -138,8 +138,8 @@ class LocalFileSystem:
         """Make all durable side by side: what a disk is asked for at once it does in one go."""
         threads = self._own_threads()
         others = [threads.submit(self.fsync, descriptor) for descriptor in descriptors[1:]]
-        first = [_error_of(partial(self.fsync, descriptor)) for descriptor in descriptors[:1]]
-        return first + [_error_of(other.result) for other in others]
+        first = [error_of(partial(self.fsync, descriptor)) for descriptor in descriptors[:1]]
+        return first + [error_of(other.result) for other in others]
 
     def _own_threads(self) -> ThreadPoolExecutor:
         """The threads that wait for the disk. A forked process has none of its parent's."""
@@ -189,7 +189,7 @@ class LocalFileSystem:
         return f"{os.getpid()}-{self._name}"
 
 
-def _error_of(call: Callable[[], None]) -> OSError | None:
+def error_of(call: Callable[[], None]) -> OSError | None:
     """Make a call; raises what is no error of the file system."""
     try:
         call()

@@ -59,11 +59,10 @@ class Keyed:
         source = keyed(self.parallelism, self.keys, endless=self.saturated)
         newest = job.source(source, name="records").key_by(key_of).reduce(newer, name="newest")
         newest.for_each(service.take, name="slow", concurrency=1)
-        if self.saturated:
-            # Keys are not divided evenly: while the queues before the subtask with most of them are
-            # full, the others wait for records.
-            return service, Gate(("records",), "slow", idle=MAY_BE_IDLE, taken=self.keys)
-        return service, Gate((), "slow", idle=MAY_BE_IDLE, taken=self.keys)
+        # Keys are not divided evenly: while the queues before the subtask with most of them are
+        # full, the others wait for records.
+        sources = ("records",) if self.saturated else ()
+        return service, Gate(sources, "slow", idle=MAY_BE_IDLE, taken=self.keys)
 
     def aligned_delay(self, rate: float) -> float:
         """Before a sink are the p channels of the exchange, and the one from its own state."""

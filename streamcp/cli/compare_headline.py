@@ -138,12 +138,7 @@ def _change(first: Point, last: Point, mode: Mode) -> str:
 
 
 def _median(point: Point, mode: Mode) -> float | None:
-    found = [
-        one.barrier_delay
-        for run in point.experiment.measured
-        if run.mode == mode
-        for one in completed(run)
-    ]
+    found = [one.barrier_delay for run in point.experiment.runs_of(mode) for one in completed(run)]
     return median_low(found) if found else None
 
 

@@ -137,7 +137,7 @@ def compare(experiment: Experiment, modes: Sequence[Mode]) -> Comparison:
 def _figures(mode: Mode, experiment: Experiment, expected: Output) -> ModeFigures:
     runs = experiment.runs_of(mode)
     killed = next((run for run in experiment.killed if run.mode == mode), None)
-    statistics = [one for run in runs for one in run.life.statistics]
+    statistics = experiment.statistics_of(mode)
     completed = [one for one in statistics if one.outcome == "completed"]
     failed = [one for one in statistics if one.outcome == "failed"]
     return ModeFigures(

@@ -132,11 +132,8 @@ class ChannelSection:
             return False
         records = 0
         for element in self._elements[len(self._frames) :]:
-            length, captured = 0, None
-            if type(element) is Batch:
-                length, captured = len(element.values), element.captured
-            if captured is None:
-                captured = self._handle_of(element)
+            length = len(element.values) if type(element) is Batch else 0
+            captured = self._handle_of(element)
             if captured.frozen is None:
                 captured.freeze()
                 records += max(1, length)
@@ -355,4 +352,4 @@ class SnapshotWriter:
 
 
 def _size(handles: Sequence[SectionHandle]) -> int:
-    return sum(sum(handle.lengths) for handle in handles)
+    return sum(handle.size for handle in handles)

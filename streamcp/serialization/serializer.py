@@ -21,7 +21,7 @@ from streamcp.serialization.evolution import types_of
 from streamcp.serialization.reader import MAKE
 from streamcp.serialization.registry import TypeRegistry, advice
 from streamcp.serialization.shapes import Make, Shape
-from streamcp.serialization.taking import Take, UnwritableError
+from streamcp.serialization.taking import Take, UnwritableError, transposed
 
 _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
 NOT_FLAT: Final = object()
@@ -61,14 +61,13 @@ class Serializer:
             data = pickler.dumps(value)
         except SerializationError:
             raise
-        except RecursionError:
-            told = told or f"a {type(value).__qualname__}"
-            raise SerializationError(
-                f"step {step!r}: {told} contains itself or is nested too deeply; refer to the "
-                f"other object by a key"
-            ) from None
         except Exception as error:  # reading a field may run anything of the user's
             told = told or f"a {type(value).__qualname__}"
+            if isinstance(error, RecursionError):
+                raise SerializationError(
+                    f"step {step!r}: {told} contains itself or is nested too deeply; refer to the "
+                    f"other object by a key"
+                ) from None
             raise SerializationError(f"step {step!r}: {told} cannot be written: {error}") from error
         self._idle = pickler
         return data
@@ -87,8 +86,7 @@ class Serializer:
             if shape is not None and shape.fields:
                 (number,), _ = self._writers.get(cls) or self.writer(cls)
                 column = Instances(number, partial(shape.columns, values))
-        columns = Columns(keys, column, *[(one,) for one in others])
-        return self._dumps(columns, step, _STATE)
+        return self._dumps_columns(keys, column, others, step)
 
     def dumps_taken(
         self,
@@ -102,9 +100,13 @@ class Serializer:
         """The same of what `taken` has told of values of one number."""
         if number == PLAIN:
             return self.dumps_rows(keys, taken, others, step=step)
-        column = Instances(number, lambda: map(list, zip(*taken, strict=True)))
-        columns = Columns(keys, column, *[(one,) for one in others])
-        return self._dumps(columns, step, _STATE)
+        column = Instances(number, partial(transposed, taken))
+        return self._dumps_columns(keys, column, others, step)
+
+    def _dumps_columns(
+        self, keys: list[Any], column: Any, others: Sequence[Any], step: str
+    ) -> bytes:
+        return self._dumps(Columns(keys, column, *[(one,) for one in others]), step, _STATE)
 
     def taken(self, value: Any) -> tuple[int, Any] | None:
         """What keeps `value` as it is now, if that is cheap: the number of its class with the

@@ -155,14 +155,15 @@ def _plain_shape(
         return None
     if slots - set(fields) - {CACHED_HASH} and kind != "attrs":
         return None  # a slot that is no field would be lost
+    take, columns = take_attributes(cls, fields), None
     if slots.isdisjoint(fields) and not _overrides(cls, "__getattribute__"):
-        make = _resetting_hash(cls, _make_with_dict(cls, fields))
-        if not are_plain(fields):
-            return Shape(cls, name, kind, fields, take_attributes(cls, fields), make, defaults)
-        take, columns = take_beside_dict(cls, fields), columns_beside_dict(cls, fields)
-        return Shape(cls, name, kind, fields, take, make, defaults, columns)
-    make = _resetting_hash(cls, _make_with_slots(cls, fields))
-    return Shape(cls, name, kind, fields, take_attributes(cls, fields), make, defaults)
+        make = _make_with_dict(cls, fields)
+        if are_plain(fields):
+            take = take_beside_dict(cls, fields)
+            columns = columns_beside_dict(cls, fields, take)
+    else:
+        make = _make_with_slots(cls, fields)
+    return Shape(cls, name, kind, fields, take, _resetting_hash(cls, make), defaults, columns)
 
 
 def _overrides(cls: type, name: str) -> bool:

@@ -13,7 +13,7 @@ import gc
 import inspect
 import keyword
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any, Final, TypeAlias
 
@@ -31,7 +31,12 @@ class UnwritableError(Exception):
 
 def columns_by(take: Take) -> TakeColumns:
     """Take one instance after the other."""
-    return lambda values: [*map(list, zip(*map(take, values), strict=True))]
+    return lambda values: transposed(map(take, values))
+
+
+def transposed(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+    """A list per field of what was taken of many instances."""
+    return [*map(list, zip(*rows, strict=True))]
 
 
 def getter_of(make: Any, fields: Sequence[str]) -> Take:
@@ -90,8 +95,9 @@ def take_beside_dict(cls: type, fields: Sequence[str]) -> Take:
     return take
 
 
-def columns_beside_dict(cls: type, fields: Sequence[str]) -> TakeColumns:
-    """The same of many instances at once."""
+def columns_beside_dict(cls: type, fields: Sequence[str], take_one: Take) -> TakeColumns:
+    """The same of many instances at once; one by one by `take_one` where any of them differs, so
+    that only those that do are asked for their dict."""
     count = len(fields) + 1
     columns = [f"[value.{field} for value in values]" for field in fields]
     same = [f"all(map(is_, held[{n}::{count}], columns[{n}]))" for n in range(len(fields))]
@@ -108,7 +114,7 @@ def columns_beside_dict(cls: type, fields: Sequence[str]) -> TakeColumns:
     return careful(values)
 """,
         cls,
-        columns_by(take_attributes(cls, fields)),
+        columns_by(take_one),
     )
     return take
 

@@ -313,10 +313,7 @@ class KeyedSnapshot:
         if not keys:
             return
         state = self._state
-        if number == PLAIN:
-            data = state.serializer.dumps_rows(keys, values, SIMPLE, step=state.step)
-        else:
-            data = state.serializer.dumps_taken(keys, number, values, SIMPLE, step=state.step)
+        data = state.serializer.dumps_taken(keys, number, values, SIMPLE, step=state.step)
         self._add(group, len(keys), data)
 
     def _dump(self, rows: list[Row]) -> bytes:

@@ -113,6 +113,7 @@ def test_an_instance_with_a_dict(way: Way) -> None:
     values = [One(1), One(2), One(3)]
     assert vars(values[1]) == {"a": 2}
     assert way(values) == values
+    assert [*map(has_dict, values)] == [False, True, False]
 
 
 @WAYS

@@ -233,7 +233,7 @@ def _with_room(axes: Axes, texts: Mapping[float, str]) -> dict[float, str]:
     free = -math.inf
     for tick, text in texts.items():
         middle = axes.get_xaxis_transform().transform((tick, 0.0))[0] * 72 / axes.figure.dpi
-        half = (len(text) + 1) * _LETTER * _TEXT / 2
+        half = text_width(f"{text} ") / 2
         if middle - half >= free:
             told[tick] = text
             free = middle + half

@@ -50,8 +50,7 @@ def _points(points: Sequence[Point], mode: Mode, value: Value) -> Points:
         (point.value.number, one)
         for point in points
         if point.value is not None
-        for run in point.experiment.measured
-        if run.mode == mode
+        for run in point.experiment.runs_of(mode)
         for one in completed(run)
     ]
     hollow = frozenset(place for place, (_, one) in enumerate(found) if one.finished)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from streamcp.durable_files import DurableFiles
+from streamcp.file_system import error_of
 from streamcp.testing.simulation.disk_faults import Effect
 from streamcp.testing.simulation.disk_nodes import DirectoryNode, FileNode, Node
 from streamcp.testing.simulation.disk_tree import DiskTree, os_error
@@ -186,15 +187,8 @@ class DiskProcess:
     def fsync_each(self, descriptors: Sequence[int]) -> list[OSError | None]:
         """Make durable, one after another in any order, so that a crash finds any of them done."""
         order = self._disk.rnd.sample(descriptors, len(descriptors))
-        errors = {descriptor: self._error_of_fsync(descriptor) for descriptor in order}
+        errors = {descriptor: error_of(partial(self.fsync, descriptor)) for descriptor in order}
         return [errors[descriptor] for descriptor in descriptors]
-
-    def _error_of_fsync(self, descriptor: int) -> OSError | None:
-        try:
-            self.fsync(descriptor)
-        except OSError as error:
-            return error
-        return None
 
     def fstat(self, descriptor: int) -> os.stat_result:
         """Describe an open file."""
