@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from streamcp.checkpoint.key_groups import Runs
 from streamcp.elements import CheckpointMode
 from streamcp.identifiers import SubtaskId
 
 SectionKind: TypeAlias = Literal[
     "position",  # of a source: {split: position after the last record handed on}
     "rest",  # records that a source yielded and the pipeline has not worked off
-    "state",  # keyed state with its timers; one or more frames per key group
+    "state",  # keyed state with its timers, by key group
     "batch",  # records of a batch that is not full yet, and when it is due
     "broadcast",  # the state that a broadcast input changes; every subtask's is the same
     "calls",  # ids that an async step has given: the next ones, and those of calls not ended
@@ -36,14 +37,14 @@ class Section:
     """Frozen content, ready to be written.
 
     `name` is the step's, or the channel's as `str(ChannelId)`. `records` counts what it holds.
-    `key_groups` has one entry per frame for "state", and is empty for the other kinds.
+    `key_groups` tells for "state" of each frame whose rows it has, and is empty for other kinds.
     """
 
     kind: SectionKind
     name: str
     frames: tuple[bytes, ...]
     records: int
-    key_groups: tuple[int, ...] = ()
+    key_groups: tuple[Runs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class SectionHandle:
     offset: int
     lengths: tuple[int, ...]
     checksum: str
-    key_groups: tuple[int, ...] = ()
+    key_groups: tuple[Runs, ...] = ()
 
     @property
     def size(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from streamcp.channel.channel import Channel
 from streamcp.checkpoint.assignment import Assignment, ByKey, Copies, Whole
-from streamcp.checkpoint.key_groups import key_group
+from streamcp.checkpoint.key_groups import Runs, by_group, key_group
 from streamcp.checkpoint.snapshot import (
     IN_FLIGHT,
     Acknowledgement,
@@ -36,7 +36,7 @@ from streamcp.runtime.subtask import Subtask
 from streamcp.serialization.deserializer import Deserializer
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.stable_hash import stable_hash
-from streamcp.state.entries import without_timers
+from streamcp.state.entries import Row, without_timers
 
 KeyOf: TypeAlias = Callable[[Any], Any]
 
@@ -158,15 +158,26 @@ class _Placing:
     def _place_state(
         self, handle: SectionHandle, frames: Sequence[bytes], *, finished: bool
     ) -> None:
-        for frame, group in zip(frames, handle.key_groups, strict=True):
+        for frame, runs in zip(frames, handle.key_groups, strict=True):
             [rows] = self._values(handle, [frame])
             check_class(handle.name, self._fresh.get(handle.name), rows)
-            if self._reader.adapted:
-                check_keys(handle.name, rows, group, self._group)
             if finished:  # timers that were left when a step ended never fire
                 rows = without_timers(rows)
-            owner = self._assignment.owner(handle.name, group)
-            self._by_id[owner].restore("state", handle.name, [rows])
+            for group, own in self._divided(handle, rows, runs):
+                if self._reader.adapted:
+                    check_keys(handle.name, own, group, self._group)
+                owner = self._assignment.owner(handle.name, group)
+                self._by_id[owner].restore("state", handle.name, [own])
+
+    def _divided(
+        self, handle: SectionHandle, rows: list[Row], runs: Runs
+    ) -> list[tuple[int, list[Row]]]:
+        try:
+            return [*by_group(rows, runs)]
+        except ValueError as error:
+            raise RestoreRefused(
+                f"the checkpoint cannot be read: state of {handle.name!r}: {error}"
+            ) from error
 
     def _copy_state(self, old: SubtaskId, handle: SectionHandle, frames: Sequence[bytes]) -> None:
         for copy in self._assignment.copies(handle.name, old):

@@ -98,21 +98,19 @@ SIMPLE: Row = ((),)
 """What follows key and value in the row of a simple entry: there is no timer."""
 
 
-def simple_columns(entries: Sequence[Entry]) -> tuple[list[Any], list[Any], list[Entry]]:
-    """Keys and values of those entries, of one state, whose rows are no more than these and no
-    timer: they are stored column by column. And the others."""
-    keys: list[Any] = []
-    values: list[Any] = []
-    others: list[Entry] = []
+def add_simple(entries: Sequence[Entry], keys: list[Any], values: list[Any]) -> list[Entry]:
+    """Add keys and values of those entries, of one state, whose rows are no more than these and no
+    timer: they are stored column by column. Returns the others."""
     if type(entries[0]) is not Entry:
-        return keys, values, [*entries]
+        return [*entries]
+    others: list[Entry] = []
     for entry in entries:
         if entry.timers is None and entry.place != REMOVED:
             keys.append(entry.key)
             values.append(entry.value)
         else:
             others.append(entry)
-    return keys, values, others
+    return others
 
 
 def has_timers(entry: Entry) -> bool:

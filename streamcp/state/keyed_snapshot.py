@@ -13,12 +13,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from streamcp.checkpoint.incremental import Base, chain_with
+from streamcp.checkpoint.key_groups import Runs
 from streamcp.checkpoint.snapshot import Section, SectionHandle
 from streamcp.errors import SerializationError
 from streamcp.serialization.immutable import is_deeply_immutable
 from streamcp.serialization.serializer import NOT_FLAT, PLAIN, Serializer
 from streamcp.state.changes import Noted
-from streamcp.state.entries import REMOVED, SIMPLE, Entry, Row, simple_columns
+from streamcp.state.entries import REMOVED, SIMPLE, Entry, Row, add_simple
 from streamcp.state.parts import CHUNK as PART_CHUNK
 from streamcp.state.parts import Parts
 
@@ -119,6 +120,8 @@ class KeyedSnapshot:
         self.base = base
         self.error: SerializationError | None = None
         self._state = state
+        self._serializer = state.serializer
+        self._is_whole = state.parts is None  # nothing is stored beside the rows of keys
         self._since = 0 if base is None else base.cut
         self._content = content
         self._work: Iterator[None] = self._freezing()
@@ -126,9 +129,11 @@ class KeyedSnapshot:
         self._taken: dict[int, dict[int, Taken]] = {}  # by group, then by number of class
         self._parts: deque[tuple[int, int, Row]] = deque()  # group, entries, row
         self._frames: list[bytes] = []
-        self._frame_groups: list[int] = []
+        self._frame_groups: list[Runs] = []
         self._removals: list[bytes] = []
-        self._removal_groups: list[int] = []
+        self._removal_groups: list[Runs] = []
+        self._gathered: dict[int, _Gathered] = {}  # by kind
+        self._is_enough = False  # something that was gathered is as long as a frame
         self._chain: tuple[SectionHandle, ...] = ()
         self._dropped = False
 
@@ -138,9 +143,8 @@ class KeyedSnapshot:
         epoch = self.epoch
         if not self._since <= entry.epoch < epoch or entry.frozen >= epoch:
             return
-        state = self._state
-        if entry.timers is None and type(entry) is Entry and state.parts is None:
-            taken = state.serializer.taken(entry.value)
+        if entry.timers is None and type(entry) is Entry and self._is_whole:
+            taken = self._serializer.taken(entry.value)
             if taken is not None:
                 number, value = taken
                 try:
@@ -161,7 +165,7 @@ class KeyedSnapshot:
             self._freeze_rows(entry.group, self._rows_beside_parts([entry], self._state.parts))
             return
         key, value, *rest = entry.row()
-        copy = self._state.serializer.flat_copy(value)
+        copy = self._serializer.flat_copy(value)
         if copy is NOT_FLAT and not is_deeply_immutable(value):
             self._freeze_rows(entry.group, [(key, value, *rest)])
             return
@@ -218,50 +222,58 @@ class KeyedSnapshot:
     # ---- freezing
 
     def _freezing(self) -> Iterator[None]:
-        """Freeze frame by frame. Raises SerializationError."""
+        """Freeze frame by frame. What is gathered of untouched entries refers to values that may
+        change at each `yield`: nothing is left there. Raises SerializationError."""
         for group in self._content.groups:
             for listed, length in self._content.parts(group):
                 for start in range(0, length, CHUNK):
                     taken = self._take(listed[start : min(start + CHUNK, length)])
                     if taken:
-                        self._freeze_untouched(group, taken)
-                        yield
+                        self._gather_untouched(group, taken)
                     if self._parts:
+                        self._freeze_gathered()
                         yield from self._freeze_parts()
-            yield from self._freeze_touched(group)
+                    elif self._is_enough:
+                        self._freeze_gathered()
+                        yield
+            if group in self._kept or group in self._taken:
+                yield from self._gather_touched(group)
+        self._freeze_gathered()
 
-    def _freeze_touched(self, group: int) -> Iterator[None]:
-        """Freeze what was kept as it was touched: no more can come."""
-        if group in self._kept:
-            for rows in _chunks(self._kept.pop(group)):
-                self._freeze_rows(group, rows)
+    def _gather_touched(self, group: int) -> Iterator[None]:
+        """Gather what was kept as it was touched: no more can come."""
+        for rows in _chunks(self._kept.pop(group, [])):
+            self._gather_rows(group, rows)
+            if self._is_enough:
+                self._freeze_gathered()
                 yield
-        if group in self._taken:
-            for number, (keys, values) in self._taken.pop(group).items():
-                for some, taken in zip(_chunks(keys), _chunks(values), strict=True):
-                    self._freeze_columns(group, some, taken, number)
+        for number, (keys, values) in self._taken.pop(group, {}).items():
+            for some, taken in zip(_chunks(keys), _chunks(values), strict=True):
+                self._gather(number, group, some, taken)
+                if self._is_enough:
+                    self._freeze_gathered()
                     yield
         if self._parts:
+            self._freeze_gathered()
             yield from self._freeze_parts()
 
-    def _freeze_untouched(self, group: int, entries: Sequence[Entry]) -> None:
-        """Freeze entries that nobody has touched since the cut."""
+    def _gather_untouched(self, group: int, entries: Sequence[Entry]) -> None:
+        """Gather entries that nobody has touched since the cut."""
         parts = self._state.parts
         if parts is None:
-            keys, values, entries = simple_columns(entries)
-            self._freeze_columns(group, keys, values)
+            simple = self._gathered_of(PLAIN)
+            entries = add_simple(entries, simple.rows, simple.values)
+            self._is_enough |= simple.note(group) >= CHUNK
             if not entries:
                 return
         removals = [(entry.key,) for entry in entries if entry.place == REMOVED]
         if removals:
-            self._removals.append(self._dump(removals))
-            self._removal_groups.append(group)
-            self.records += len(removals)
+            self._gather(_REMOVALS, group, removals)
         present = [entry for entry in entries if entry.place != REMOVED]
         if present and parts is not None:
-            self._freeze_rows(group, self._rows_beside_parts(present, parts))
+            self._gather_rows(group, self._rows_beside_parts(present, parts))
         elif present:
-            self._freeze_rows(group, [entry.row() for entry in present])
+            self._gather_rows(group, [entry.row() for entry in present])
 
     def _take(self, entries: Sequence[Entry]) -> list[Entry]:
         epoch = self.epoch
@@ -295,36 +307,100 @@ class KeyedSnapshot:
                 _, more, row = self._parts.popleft()
                 rows.append(row)
                 count += more
-            self._add(group, count, self._dump(rows))
+            self._add((group,), count, self._dump(rows))
             yield
 
-    def _freeze_rows(self, group: int, rows: list[Row]) -> None:
-        """Add a frame of rows. Raises SerializationError."""
-        if all(row[2:] == SIMPLE for row in rows):
-            self._freeze_columns(group, [row[0] for row in rows], [row[1] for row in rows])
-        else:
-            self._add(group, len(rows), self._dump(rows))
+    # ---- frames of several groups
 
-    def _freeze_columns(
-        self, group: int, keys: list[Any], values: list[Any], number: int = PLAIN
-    ) -> None:
-        """Add a frame of simple rows, with what the serializer has taken of their values if these
-        are of a class. Raises SerializationError."""
-        if not keys:
-            return
-        state = self._state
-        data = state.serializer.dumps_taken(keys, number, values, SIMPLE, step=state.step)
-        self._add(group, len(keys), data)
+    def _gather_rows(self, group: int, rows: list[Row]) -> None:
+        if _are_simple(rows):
+            self._gather(PLAIN, group, [row[0] for row in rows], [row[1] for row in rows])
+        else:
+            self._gather(_ROWS, group, rows)
+
+    def _gather(self, kind: int, group: int, rows: list[Any], values: Sequence[Any] = ()) -> None:
+        """Take rows of a group; of simple ones, the keys and what the serializer takes."""
+        gathered = self._gathered_of(kind)
+        gathered.rows += rows
+        gathered.values += values
+        self._is_enough |= gathered.note(group) >= CHUNK
+
+    def _gathered_of(self, kind: int) -> _Gathered:
+        gathered = self._gathered.get(kind)
+        if gathered is None:
+            gathered = self._gathered[kind] = _Gathered()
+        return gathered
+
+    def _freeze_gathered(self) -> None:
+        """Make a frame of what is gathered of each kind."""
+        for kind, gathered in self._gathered.items():
+            if not gathered.rows:
+                continue
+            runs, count = (*gathered.runs[:-1],), len(gathered.rows)
+            if kind == _REMOVALS:
+                self._removals.append(self._dump(gathered.rows))
+                self._removal_groups.append(runs)
+                self.records += count
+            elif kind == _ROWS:
+                self._add(runs, count, self._dump(gathered.rows))
+            else:
+                self._add(runs, count, self._dump_columns(gathered.rows, gathered.values, kind))
+        self._gathered.clear()
+        self._is_enough = False
+
+    def _freeze_rows(self, group: int, rows: list[Row]) -> None:
+        """Make a frame of rows at once: what they hold is about to change."""
+        if _are_simple(rows):
+            data = self._dump_columns([row[0] for row in rows], [row[1] for row in rows])
+        else:
+            data = self._dump(rows)
+        self._add((group,), len(rows), data)
+
+    def _dump_columns(self, keys: list[Any], values: list[Any], number: int = PLAIN) -> bytes:
+        step = self._state.step
+        return self._serializer.dumps_taken(keys, number, values, SIMPLE, step=step)
 
     def _dump(self, rows: list[Row]) -> bytes:
-        return self._state.serializer.dumps(rows, step=self._state.step)
+        return self._serializer.dumps(rows, step=self._state.step)
 
-    def _add(self, group: int, count: int, frame: bytes) -> None:
+    def _add(self, runs: Runs, count: int, frame: bytes) -> None:
         """Add a frame with the rows of `count` keys."""
         self._frames.append(frame)
-        self._frame_groups.append(group)
+        self._frame_groups.append(runs)
         self.records += count
 
 
-def _chunks(rows: Sequence[T]) -> Iterator[list[T]]:
-    return ([*rows[start : start + CHUNK]] for start in range(0, len(rows), CHUNK))
+# Kinds of what is gathered, beside the numbers of the serializer.
+_ROWS = -2
+_REMOVALS = -3
+
+
+class _Gathered:
+    """Rows that become one frame: few keys of many groups would else be as many frames."""
+
+    __slots__ = ("_noted", "rows", "runs", "values")
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self.values: list[Any] = []
+        self.runs: list[int] = []
+        self._noted = 0
+
+    def note(self, group: int) -> int:
+        """The rows that came last are of this group. Returns how many there are."""
+        count = len(self.rows)
+        more = count - self._noted
+        if more:
+            self.runs += group, more
+            self._noted = count
+        return count
+
+
+def _are_simple(rows: Sequence[Row]) -> bool:
+    return all(row[2:] == SIMPLE for row in rows)
+
+
+def _chunks(rows: list[T]) -> Sequence[list[T]]:
+    if len(rows) <= CHUNK:
+        return (rows,) if rows else ()
+    return [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]

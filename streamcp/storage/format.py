@@ -236,12 +236,14 @@ def _handle(fields: Fields) -> SectionHandle:
         offset=fields.integer("offset"),
         lengths=fields.integers("lengths"),
         checksum=fields.text("checksum"),
-        key_groups=fields.integers("key_groups"),
+        key_groups=fields.lists_of_integers("key_groups"),
     )
     if not is_data_file(handle.file):
         raise fields.refuse("file", "is not the name of a data file")
     if len(handle.key_groups) not in (0, len(handle.lengths)):
         raise fields.refuse("key_groups", "has not one entry per frame")
+    if not all(len(runs) % 2 for runs in handle.key_groups):
+        raise fields.refuse("key_groups", "has an entry that does not end with a group")
     return handle
 
 

@@ -120,6 +120,10 @@ def _are_finite(values: Iterable[float]) -> bool:
     return _are(_FLOAT, values) and isfinite(sum(values))
 
 
+def _are_runs(runs: tuple[int, ...]) -> bool:
+    return type(runs) is tuple and len(runs) % 2 == 1 and _are_counts(runs)
+
+
 def _is_readable_handle(one: SectionHandle) -> bool:
     if type(one) is not SectionHandle:
         return False
@@ -130,7 +134,7 @@ def _is_readable_handle(one: SectionHandle) -> bool:
         and records >= 0
         and offset >= 0
         and _are_counts(lengths)
-        and _are_counts(key_groups)
+        and all(map(_are_runs, key_groups))
         and len(key_groups) in (0, len(lengths))
         and is_data_file(file)
     )

@@ -123,3 +123,11 @@ class Fields:
         if not all(type(value) is int and value >= 0 for value in values):
             raise self.refuse(name, "is not a list of integers, 0 or more")
         return tuple(values)
+
+    def lists_of_integers(self, name: str) -> tuple[tuple[int, ...], ...]:
+        """Take a list of lists of integers, none below 0."""
+        values = self._get(name, list, "a list")
+        for one in values:
+            if type(one) is not list or not all(type(n) is int and n >= 0 for n in one):
+                raise self.refuse(name, "is not a list of lists of integers, 0 or more")
+        return tuple(map(tuple, values))

@@ -28,7 +28,7 @@ MakeStorage = Callable[[str], CheckpointStorage]
 SUBTASK = SubtaskId("count", 0)
 ANSWER = Answer(1, "ask", None, bytes(16), b"", None, 1_700_000_000_000, b"1")
 SECTIONS = (
-    Section("state", "count", (b"first group", b"", b"third group"), 7, (0, 1, 5)),
+    Section("state", "count", (b"first group", b"", b"third group"), 7, ((0, 3, 1), (2,), (5,))),
     Section("channel", "read[0] -> count[0] (1)", (b"in flight",), 2),
     Section("rest", "read", (), 0),
 )

@@ -17,7 +17,7 @@ from streamcp.checkpoint.snapshot import SectionHandle
 
 def section(records: int, number: int = 1) -> SectionHandle:
     file = f"chk-{number:08d}/data-1-1"
-    return SectionHandle("state", "count", records, file, 18, (records,), "", (0,))
+    return SectionHandle("state", "count", records, file, 18, (records,), "", ((0,),))
 
 
 BASE = Base(3, (section(100),))

@@ -284,11 +284,12 @@ async def settle(turns: int = 100) -> None:
 
 
 async def until(condition: Any, turns: int = 20_000) -> None:
-    """Give the tasks their turns until `condition()` holds; threads get time too."""
+    """Give the tasks their turns until `condition()` holds; threads get time too, whole
+    milliseconds: a shorter wait is none on uvloop."""
     for turn in range(turns):
         if condition():
             return
-        await asyncio.sleep(0 if turn < 200 else 0.0005)
+        await asyncio.sleep(0 if turn < 200 else 0.001)
     raise AssertionError(f"it never came true: {condition}")
 
 

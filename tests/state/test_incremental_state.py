@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from streamcp.checkpoint.incremental import LONGEST_CHAIN
+from streamcp.checkpoint.key_groups import by_group
 from streamcp.checkpoint.snapshot import Section, SectionHandle
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.serializer import Serializer
@@ -99,11 +100,12 @@ class Bench:
         return written
 
     def frames(self, chain: Sequence[SectionHandle]) -> list[tuple[int, list[Row]]]:
-        """All stored rows in their order, with the key group of their frame."""
+        """All stored rows in their order, by key group."""
         return [
-            (group, self.serializer.loads(frame))
+            (group, rows)
             for section in map(self.disk.read, chain)
-            for group, frame in zip(section.key_groups, section.frames, strict=True)
+            for runs, frame in zip(section.key_groups, section.frames, strict=True)
+            for group, rows in by_group(self.serializer.loads(frame), runs)
         ]
 
     def restored(self, chain: Sequence[SectionHandle], parallelism: int = 1) -> Rows:

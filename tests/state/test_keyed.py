@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from streamcp.checkpoint.key_groups import by_group
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.serializer import Serializer
 from streamcp.state.keyed import KeyedState
@@ -67,10 +68,10 @@ def stored(snapshot: KeyedSnapshot, state: KeyedState) -> Rows:
     assert len(section.frames) == len(section.key_groups)
     rows = [row for frame in section.frames for row in state._serializer.loads(frame)]
     assert len(rows) == section.records == len({row[0] for row in rows})
-    for frame, group in zip(section.frames, section.key_groups, strict=True):
-        for key, _, _ in state._serializer.loads(frame):
-            entry = state.entries.get(key)
-            assert entry is None or entry.group == group
+    for frame, runs in zip(section.frames, section.key_groups, strict=True):
+        for group, own in by_group(state._serializer.loads(frame), runs):
+            entries = [state.entries[key] for key, *_ in own if key in state.entries]
+            assert {entry.group for entry in entries} <= {group}
     return {key: (value, timers) for key, value, timers in rows}
 
 
@@ -79,6 +80,18 @@ def test_missing_key_gets_a_fresh_value() -> None:
     change(state, "a", 1)
     assert state["b"].value == []
     assert state["a"].value == [1]
+
+
+def test_groups_of_few_keys_share_a_frame() -> None:
+    state = new_state(int, max_parallelism=128)
+    for key in range(10 * CHUNK):
+        state[key].value = key
+    snapshot = state.snapshot()
+    for key in range(0, 10 * CHUNK, 3):
+        state.preserve(state[key])
+        state[key].value = -1
+    assert frozen(snapshot, state) == {key: (key, ()) for key in range(10 * CHUNK)}
+    assert len(snapshot.section().frames) <= 10
 
 
 def test_snapshot_of_an_empty_state_has_no_frames() -> None:

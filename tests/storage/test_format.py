@@ -200,7 +200,13 @@ def test_manifest_written_before_jobs_could_change_is_read() -> None:
             [-1],
             "'lengths' is not a list of integers, 0 or more",
         ),
-        (("acknowledgements", 0, "sections", 0, "key_groups"), [1], "not one entry per frame"),
+        (("acknowledgements", 0, "sections", 0, "key_groups"), [[1]], "not one entry per frame"),
+        (
+            ("acknowledgements", 0, "sections", 0, "key_groups"),
+            [[1], [2, 3], [4]],
+            "does not end with a group",
+        ),
+        (("acknowledgements", 0, "sections", 0, "key_groups"), [1], "not a list of lists"),
         (("acknowledgements", 0, "statistics", "sync"), "1", "'sync' is not a number"),
         (("acknowledgements", 0, "statistics", "blocked"), {"a": []}, "'a' is not a number"),
     ],
@@ -231,5 +237,5 @@ def test_handles_keep_key_groups() -> None:
         len(format.DATA_MAGIC),
         (11, 0, 11),
         HANDLES[0].checksum,
-        (0, 1, 5),
+        ((0, 3, 1), (2,), (5,)),
     )

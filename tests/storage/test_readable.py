@@ -79,7 +79,8 @@ def test_usual_manifest_needs_no_second_look() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([*places(MANIFEST)]), values), min_size=1, max_size=2))
 @example([(("acknowledgements", 0, "statistics", "blocked"), {"a": float("nan")})])
-@example([(("acknowledgements", 0, "sections", 0, "key_groups"), (1,))])
+@example([(("acknowledgements", 0, "sections", 0, "key_groups"), ((1,),))])
+@example([(("acknowledgements", 0, "sections", 0, "key_groups"), ((1,), (2, 3), (4,)))])
 @example([(("acknowledgements", 0, "sections", 0, "file"), "../data")])
 @example([(("acknowledgements", 0, "sections", 0, "lengths"), (1, -1, 1))])
 @example([(("classes",), ({"fields": 1}, None))])
@@ -106,7 +107,9 @@ def test_what_is_surely_readable_can_be_read_back(changes: list[tuple[Place, Any
         (("acknowledgements", 0, "sections", 0, "kind"), "other"),
         (("acknowledgements", 0, "sections", 0, "file"), "../data"),
         (("acknowledgements", 0, "sections", 0, "lengths"), (-1, 0, 1)),
-        (("acknowledgements", 0, "sections", 0, "key_groups"), (1,)),
+        (("acknowledgements", 0, "sections", 0, "key_groups"), ((1,),)),
+        (("acknowledgements", 0, "sections", 0, "key_groups"), ((1,), (2, 3), (4,))),
+        (("acknowledgements", 0, "sections", 0, "key_groups"), (1, 2, 3)),
     ],
 )
 def test_what_cannot_be_read_back_is_not_written(place: Place, value: object) -> None:
