@@ -11,12 +11,12 @@ between those of another. The processes take turns; processor time is judged.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from benchmarks.harness import Child, Row, Run, Suite, at_most, median_row
+from benchmarks.harness import Child, Row, Run, Suite
+from benchmarks.scale.factors import Costs, cost_row, factor_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +32,9 @@ FULL = Sizes(400_000, 21, (1_000, 10_000, 100_000, 1_000_000))
 QUICK = Sizes(100_000, 7, (1_000, 100_000))
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Nanoseconds of the processor per record, window by window."""
-
-    job: list[float]
-    loop: list[float]
-
-
 async def keys(run: Run[Sizes]) -> Sequence[Row]:
     """Does a record cost the same, however many keys there are?"""
-    costs = {count: Costs([], []) for count in run.sizes.keys}
+    costs = {count: Costs() for count in run.sizes.keys}
     async with AsyncExitStack() as stack:
         children: dict[int, Child] = {}
         for count in run.sizes.keys:
@@ -64,36 +56,12 @@ async def keys(run: Run[Sizes]) -> Sequence[Row]:
 
 def _rows(count: int, costs: dict[int, Costs]) -> list[Row]:
     first = min(costs)
-    own, base = costs[count], costs[first]
-    rows = [
-        median_row(
-            f"processor time per record, {count:,} keys",
-            own.job,
-            "ns",
-            detail=f"loop with a dict: {statistics.median(own.loop):,.0f} ns",
-        )
-    ]
+    own = costs[count]
+    row = cost_row(f"{count:,} keys", own, "loop with a dict")
     if count == first:
-        return rows
-    raw = [a / b for a, b in zip(own.job, base.job, strict=True)]
-    bare = [a / b for a, b in zip(own.loop, base.loop, strict=True)]
+        return [row]
     name = f"time per record with {count:,} keys / with {first:,}"
-    return [
-        *rows,
-        median_row(
-            name,
-            raw,
-            "×",
-            target=at_most(1.5),
-            detail=f"the loop's own factor is {statistics.median(bare):.2f}",
-        ),
-        median_row(
-            f"{name}, beside the loop's own factor",
-            [a / b for a, b in zip(raw, bare, strict=True)],
-            "×",
-            target=at_most(1.5),
-        ),
-    ]
+    return [row, *factor_rows(name, own, costs[first])]
 
 
 SUITE = Suite("keys", {"keys": keys}, FULL, QUICK)

@@ -32,15 +32,22 @@ class Loop:
             _ = (key, count)
 
 
+def divided(order: list[int]) -> list[list[int]]:
+    """The keys of each split."""
+    return [order[split::PARALLELISM] for split in range(PARALLELISM)]
+
+
 async def measure(count: int, records: int, seed: int) -> None:
     """Make all keys, then windows as they are asked for. Keys come in another order than they were
     made in: what was made together lies together."""
     order = list(range(count))
-    feed, loop = Feed(lambda split: order[split::PARALLELISM], PARALLELISM), Loop()
+    splits = divided(order)  # not at each window: to divide a million keys takes its time
+    feed, loop = Feed(lambda split: splits[split], PARALLELISM), Loop()
     async with counting_job(feed, PARALLELISM).start():
         await feed.give(count)
         loop.count(order)
         random.Random(seed).shuffle(order)
+        splits[:] = divided(order)
         coming = itertools.cycle(order)
         print("ready", flush=True)
         while await asyncio.to_thread(sys.stdin.readline):

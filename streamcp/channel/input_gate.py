@@ -108,6 +108,31 @@ class InputGate:
         self.hand_offset = end
         return values[start:end]
 
+    def take_whole(self, limit: int) -> list[Any] | None:
+        """Take the records of the next element, if it is a batch of at most `limit` that comes by
+        the port of the last one; None if it is not, or nothing is queued. Only without a hand.
+
+        As those of a slice they occupy their channel, `hand_channel`, until `release`."""
+        channels, blocked, ports = self.channels, self.blocked, self.ports
+        port = ports[self.hand_channel]
+        count = len(channels)
+        number = self._next
+        for _ in channels:
+            head = channels[number].head()
+            if head is not None and number not in blocked:
+                break
+            number = (number + 1) % count
+        else:
+            return None
+        if type(head) is not Batch or len(head.values) > limit or ports[number] != port:
+            return None
+        self._next = (number + 1) % count
+        self.hand_channel = number
+        channels[number].take()
+        if head.captured is not None:
+            head.captured.before_use()
+        return head.values
+
     def release(self, number: int, records: int) -> None:
         """Free the room of worked-off records of one channel."""
         self.channels[number].release(records)

@@ -128,29 +128,50 @@ class BroadcastEdge(PartialBatches):
         self.flush_full()
 
 
-class KeyedEdge(PartialBatches):
-    """Records with equal keys go to the same receiver.
+class Routes:
+    """Which receiver the records of a key go to, for all exchanges with as many receivers.
 
-    `routes[key]` is the receiver's partial batch. It is a plain dictionary that remembers what
-    `route` decided: fused steps look keys up at full speed, call `route` for new ones, and
-    `flush_full` after each slice."""
+    `indices` is a plain dictionary that remembers what was decided: fused steps look keys up at
+    full speed, and call `find` for new ones. One for all senders: with one each, many of them
+    would push each other's out of the processor's caches."""
 
-    __slots__ = ("_receiver_of", "_timed", "failed", "key", "routes")
+    __slots__ = ("_receiver_of", "indices")
 
     # Bounds the memory spent on remembering; hashing again costs a microsecond per key.
     REMEMBERED = 100_000
+
+    def __init__(self, receiver_of: Callable[[Any], int]) -> None:
+        """Route by `receiver_of(key)`, the index of a receiver."""
+        self.indices: dict[Any, int] = {}
+        self._receiver_of = receiver_of
+
+    def find(self, key: Any) -> int:
+        """Decide where the records of a key go, and remember it."""
+        if len(self.indices) >= self.REMEMBERED:
+            self.indices.clear()
+        index = self.indices[key] = self._receiver_of(key)
+        return index
+
+
+class KeyedEdge(PartialBatches):
+    """Records with equal keys go to the same receiver.
+
+    A record is put into the partial batch of the receiver that `routes` tells; `flush_full` is
+    called after each slice."""
+
+    __slots__ = ("_timed", "failed", "key", "routes")
 
     def __init__(
         self,
         channels: Sequence[Channel],
         key: Callable[[Any], Any],
-        receiver_of: Callable[[Any], int],
+        routes: Routes,
         failed: Callable[..., None],
         *,
         timed: bool = False,
     ) -> None:
-        """Route by `receiver_of(key(record))`, an index of `channels`; `timed` records come with
-        their timestamps, which the key function does not see.
+        """Route by `key(record)`; `timed` records come with their timestamps, which the key
+        function does not see.
 
         `failed(record, error)` raises what is to be told of a record whose key function fails or
         gives no usable key; it may get the timestamp as well."""
@@ -158,31 +179,24 @@ class KeyedEdge(PartialBatches):
         self._timed = timed
         self.key = key
         self.failed = failed
-        self.routes: dict[Any, list[Any]] = {}
-        self._receiver_of = receiver_of
+        self.routes = routes
 
     def push(self, values: list[Any]) -> None:
         """Route records."""
-        key, routes, timed = self.key, self.routes, self._timed
+        key, partials, timed = self.key, self.partials, self._timed
+        indices, find = self.routes.indices, self.routes.find
         for value in values:
             record = value[0] if timed else value
             try:
                 k = key(record)
-                partial = routes.get(k)
-                if partial is None:
-                    partial = self.route(k)
+                index = indices.get(k)
+                if index is None:
+                    index = find(k)
             except Exception as error:  # whatever a user's function raises
                 self.failed(record, error)
             else:
-                partial.append(value)
+                partials[index].append(value)
         self.flush_full()
-
-    def route(self, key: Any) -> list[Any]:
-        """Decide where the records of a key go, and remember it: return the partial batch."""
-        if len(self.routes) >= self.REMEMBERED:
-            self.routes.clear()
-        partial = self.routes[key] = self.partials[self._receiver_of(key)]
-        return partial
 
 
 class OutputGate:

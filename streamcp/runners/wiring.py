@@ -15,6 +15,7 @@ from streamcp.channel.output_gate import (
     OutputEdge,
     OutputGate,
     RebalanceEdge,
+    Routes,
 )
 from streamcp.checkpoint.key_groups import key_group, receiver_of_group
 from streamcp.graph.logical import Broadcast, Forward, HashByKey, Node, Rebalance
@@ -53,12 +54,13 @@ def wire(
         channel_id: new_channel(channel_id, UNLIMITED if edge.is_back else capacity)
         for edge, channel_id in plan.channels()
     }
+    routes = {task.parallelism: _routes(task.parallelism, plan) for task in plan.tasks}
     ports = {channel_id: edge.connection.port for edge, channel_id in plan.channels()}
     subtasks: list[Subtask] = []
     for task in plan.tasks:
         for index in range(task.parallelism):
             subtask_id = SubtaskId(task.name, index)
-            edges = _output_edges(plan, subtask_id, channels, context.strict)
+            edges = _output_edges(plan, subtask_id, channels, routes, context.strict)
             own = [channel for channel in channels.values() if channel.id.receiver == subtask_id]
             gate = _gate(own, [ports[channel.id] for channel in own], capacity)
             output = OutputGate([edge for group in edges.values() for edge in group])
@@ -114,6 +116,7 @@ def _output_edges(
     plan: PhysicalPlan,
     sender: SubtaskId,
     channels: Mapping[ChannelId, Channel],
+    routes: Mapping[int, Routes],
     strict: Lenient,
 ) -> dict[tuple[Node, str], list[OutputEdge]]:
     edges: dict[tuple[Node, str], list[OutputEdge]] = {}
@@ -126,15 +129,17 @@ def _output_edges(
                 if channel_id.edge == edge.name
             ]
             output = (edge.connection.node, edge.connection.output)
-            edges.setdefault(output, []).append(_output_edge(plan, edge, sender.index, own, strict))
+            edges.setdefault(output, []).append(
+                _output_edge(edge, sender.index, own, routes, strict)
+            )
     return edges
 
 
 def _output_edge(
-    plan: PhysicalPlan,
     edge: EdgePlan,
     sender_index: int,
     channels: list[Channel],
+    routes: Mapping[int, Routes],
     strict: Lenient,
 ) -> OutputEdge:
     exchange = edge.connection.exchange
@@ -146,10 +151,10 @@ def _output_edge(
         case Broadcast():
             return BroadcastEdge(channels)
         case HashByKey(key):
-            receiver = receiver_by_key(len(channels), plan.max_parallelism)
             node = edge.connection.node
             key = strict.exchanged(node, key)
-            return KeyedEdge(channels, key, receiver, key_failure(node), timed=node.timed)
+            to = routes[len(channels)]
+            return KeyedEdge(channels, key, to, key_failure(node), timed=node.timed)
 
 
 def receiver_by_key(parallelism: int, max_parallelism: int) -> Callable[[Any], int]:
@@ -160,6 +165,10 @@ def receiver_by_key(parallelism: int, max_parallelism: int) -> Callable[[Any], i
         return receiver_of_group(group, parallelism, max_parallelism)
 
     return receiver
+
+
+def _routes(parallelism: int, plan: PhysicalPlan) -> Routes:
+    return Routes(receiver_by_key(parallelism, plan.max_parallelism))
 
 
 def _divide_splits(plan: PhysicalPlan, subtasks: list[Subtask]) -> None:

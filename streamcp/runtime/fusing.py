@@ -502,20 +502,21 @@ class LoopWriter:
         """Write the hand-over to a keyed exchange."""
         number = self._number()
         self._names[f"key{number}"] = edge.key
-        self._names[f"routes{number}"] = edge.routes
-        self._names[f"route{number}"] = edge.route
+        self._names[f"routes{number}"] = edge.routes.indices
+        self._names[f"find{number}"] = edge.routes.find
         self._names[f"flush{number}"] = edge.flush_full
         self._names[f"failed{number}"] = edge.failed
         self._names[f"partials{number}"] = edge.partials
         append = f".append({self._stamped(value)})"
+        partial = f"partials{number}"
         self._try(
             number,
             value,
             f"k{number} = key{number}({value})",
-            f"try: routes{number}[k{number}]{append}",
-            f"except KeyError: route{number}(k{number}){append}",
+            f"try: {partial}[routes{number}[k{number}]]{append}",
+            f"except KeyError: {partial}[find{number}(k{number})]{append}",
         )
-        waiting = f"sum(map(len, partials{number}))"
+        waiting = f"sum(map(len, {partial}))"
         if self._text.count_by(count, f"{waiting} - before{number}"):
             self._text.before.append(f"before{number} = {waiting}")
         self._text.after.append(f"flush{number}()")

@@ -47,8 +47,13 @@ class TaskMeter:
         """A wait begins at `now` (monotonic)."""
         self._waiting, self._since = waiting, now
 
+    @property
+    def waits(self) -> bool:
+        """A wait is under way."""
+        return self._since is not None
+
     def end(self, now: float) -> None:
-        """The wait is over."""
+        """The wait is over, if there is one."""
         if self._since is None:
             return
         waited, self._since = now - self._since, None

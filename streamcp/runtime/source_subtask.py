@@ -260,7 +260,8 @@ class SourceSubtask(Subtask):
             finally:
                 if self._freeing is not None:
                     self._freeing.cancel()
-            self.meter.end(self.context.clock.monotonic())
+            if self.meter.waits:
+                self.wait_has_ended()
             if not self.held:
                 self._take_over(reader)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from streamcp.runtime.meters import Waiting
 from streamcp.runtime.subtask import Subtask
 
@@ -51,8 +53,27 @@ class StepSubtask(Subtask):
         gate = self.gate
         channel = gate.hand_channel
         started = self.context.clock.monotonic()
-        records = gate.slice(min(self.slices.records, self.output.room))
+        limit = min(self.slices.records, self.output.room)
+        records = gate.slice(limit)
+        taken = [(channel, len(records))]
+        if gate.hand is None and len(records) < limit:
+            records = self._with_short_batches(records, limit, taken)
         self._pushes[channel](records)
-        gate.release(channel, len(records))
+        for number, count in taken:
+            gate.release(number, count)
         self.meter.records_in += len(records)
         self.slice_done(len(records), started)
+
+    def _with_short_batches(
+        self, records: list[Any], limit: int, taken: list[tuple[int, int]]
+    ) -> list[Any]:
+        """Work further batches off in the same slice, as long as they fit into it: of many senders
+        each has few records, and a slice costs as much as some dozen."""
+        gate = self.gate
+        joined = records
+        while (more := gate.take_whole(limit - len(joined))) is not None:
+            if joined is records:
+                joined = [*records]  # a batch's own list is never changed
+            joined += more
+            taken.append((gate.hand_channel, len(more)))
+        return joined

@@ -622,8 +622,14 @@ class Subtask:
         clock, meter = self.context.clock, self.meter
         meter.begin(waiting, clock.monotonic())
         await self.wakeup.wait(timeout)
-        meter.end(clock.monotonic())
-        self.turns.begin()
+        self.wait_has_ended()
+
+    def wait_has_ended(self) -> None:
+        """Everything was handed on before it: what comes now waits since now, and the share of the
+        loop's time begins anew."""
+        self._flushed_at = now = self.context.clock.monotonic()
+        self.meter.end(now)
+        self.turns.begin(now)
 
     def finish(self) -> None:
         """Everything is done: hand on what `batch` steps hold, and end the outputs."""

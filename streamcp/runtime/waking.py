@@ -73,9 +73,9 @@ class Turns:
             await asyncio.sleep(0)
             self._started = self._clock.monotonic()
 
-    def begin(self) -> None:
-        """A wait has ended: the share begins anew."""
-        self._started = self._clock.monotonic()
+    def begin(self, now: float) -> None:
+        """A wait has ended at `now`: the share begins anew."""
+        self._started = now
 
 
 class SliceLength:

@@ -13,7 +13,7 @@ from benchmarks.scale import freezing, keys, memory, parallelism, restore, wide_
 from streamcp.runners.local import run_blocking
 
 SHORT: list[tuple[Any, Any, int]] = [
-    (parallelism, parallelism.Sizes(2048, 1, (1, 2)), 3),
+    (parallelism, parallelism.Sizes(2048, 1, (1, 2)), 4),
     (keys, keys.Sizes(1000, 1, (10, 100)), 4),
     (wide_exchange, wide_exchange.Sizes(3, 8, 2, 0.005), 3),
     (freezing, freezing.Sizes(2000, 1, 1, 0.1), 7),

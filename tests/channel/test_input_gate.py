@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcp.channel.channel import Channel
 from streamcp.channel.input_gate import InputGate
-from streamcp.elements import Batch, CheckpointBarrier, EndOfInput
+from streamcp.elements import Batch, CheckpointBarrier, Element, EndOfInput, Watermark
 from streamcp.identifiers import ChannelId, SubtaskId
 
 
@@ -171,3 +172,45 @@ def test_a_capture_after_any_slices_and_what_was_used_before_make_all_records(
         used += gate.slice(limit)
     rest = [record for batch in captured(gate, 0) for record in batch]
     assert used + rest == [record for batch in batches for record in batch]
+
+
+def test_whole_batches_are_taken_in_turn_as_long_as_they_fit() -> None:
+    gate = new_gate(4)
+    marker = Marker()
+    for number in range(4):
+        gate.channels[number].push(Batch([number] * (number + 1)))
+    captured_one = gate.channels[1].head()
+    assert isinstance(captured_one, Batch)
+    captured_one.captured = marker
+    gate.blocked.add(2)
+    gate.take()
+    assert gate.slice(9) == [0]
+    assert gate.take_whole(3) == [1, 1]
+    assert (gate.hand_channel, gate.hand, marker.used) == (1, None, 1)
+    assert gate.take_whole(3) is None
+    assert gate.take_whole(4) == [3] * 4
+    assert gate.take_whole(100) is None
+    assert [channel.occupied for channel in gate.channels] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("mark", [CheckpointBarrier(1), EndOfInput(), Watermark(7)])
+def test_nothing_whole_is_taken_past_what_is_no_batch(mark: Element) -> None:
+    gate = new_gate()
+    gate.channels[0].push(Batch([1]))
+    gate.channels[1].push(mark)
+    gate.channels[1].push(Batch([2]))
+    gate.channels[0].push(Batch([3]))
+    gate.take()
+    gate.slice(1)
+    assert gate.take_whole(9) is None
+    assert gate.take() == (1, mark)
+
+
+def test_nothing_whole_is_taken_of_another_input() -> None:
+    one, other = new_gate().channels
+    gate = InputGate([one, other], ports=(0, 1))
+    one.push(Batch([1]))
+    other.push(Batch([2]))
+    gate.take()
+    gate.slice(1)
+    assert gate.take_whole(9) is None

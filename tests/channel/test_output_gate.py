@@ -18,6 +18,7 @@ from streamcp.channel.output_gate import (
     OutputEdge,
     OutputGate,
     RebalanceEdge,
+    Routes,
 )
 from streamcp.elements import Batch, CheckpointBarrier
 from streamcp.identifiers import ChannelId, SubtaskId
@@ -57,7 +58,7 @@ def raise_it(record: object, error: Exception) -> None:
 
 
 def keyed_edge(channels: Sequence[Channel], key: Callable[[Any], Any]) -> KeyedEdge:
-    return KeyedEdge(channels, key, lambda k: k % len(channels), raise_it)
+    return KeyedEdge(channels, key, Routes(lambda k: k % len(channels)), raise_it)
 
 
 def test_short_lists_are_collected_until_they_are_flushed() -> None:

@@ -74,7 +74,7 @@ async def test_turn_ends_only_when_the_share_is_used_up() -> None:
         await turns.end_if_over(clock.monotonic())
         assert others == 1
         clock.advance(turns.share)
-        turns.begin()
+        turns.begin(clock.monotonic())
         await turns.end_if_over(clock.monotonic())
         assert others == 1
         task.cancel()
