@@ -348,7 +348,7 @@ class WindowedStream(Generic[K, T_co]):
             machine.fn,
             state=machine.state,
             on_timer=machine.timer,
-            quick=machine.quick,
+            shortcuts=machine.shortcuts,
             needs_time=needs_time(windows, emit),
             annotated=tuple(annotated),
         )

@@ -168,14 +168,30 @@ class DeduplicateStep(ProcessStep):
 
 
 @dataclass(frozen=True, slots=True)
+class Shortcuts:
+    """What does for most calls of a window machine the same without a context: to tell one
+    everything costs more than what there is to do. What they do not do they leave as it is, and the
+    machine's own functions are to be called.
+
+    - `add(record, timestamp, state)`: False if it has not been done.
+    - `begin(record, timestamp, state, watermark)`: for a record with which a window begins; returns
+      the event timer that is to be set; None if it has not been done.
+    - `end(at, key, state)`: for a timer; returns the one result, and whether the state is empty
+      now; None if it has not been done."""
+
+    add: Callable[[Any, int, Any], bool]
+    begin: Callable[[Any, int, Any, int], int | None] | None = None
+    end: Callable[[int, Any, Any], tuple[Any, bool] | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WindowStep(ProcessStep):
     """A `process` whose functions are those of a window machine; late records go to a side output.
 
-    `quick(record, timestamp, state)` does for most records what `fn` does, and needs no context;
-    False from it: nothing has changed, and `fn` is to be called. `needs_time`: the step means
-    nothing without event time. `annotated`: the user's functions in it."""
+    `needs_time`: the step means nothing without event time. `annotated`: the user's functions in
+    it."""
 
-    quick: Callable[[Any, int, Any], bool] | None = None
+    shortcuts: Shortcuts | None = None
     needs_time: bool = True
     annotated: tuple[Callable[..., Any], ...] = ()
 

@@ -62,7 +62,7 @@ from streamcp.runtime.keyed_steps import NOTHING, KeyedRun, refuse_in_place
 from streamcp.runtime.loop_text import LoopText
 from streamcp.runtime.meters import StepMeter
 from streamcp.runtime.strictness import Lenient
-from streamcp.state.entries import UNDATED
+from streamcp.state.entries import EVENT, UNDATED
 
 # CPython allows twenty nested blocks; a loop and the `try` in it are two. Deeper steps get a
 # loop of their own.
@@ -435,10 +435,22 @@ class LoopWriter:
 
     def _quickly(self, number: int, record: str, run: KeyedRun) -> tuple[str, ...]:
         """Write that most records need no context: where calls are measured, all have one."""
-        if run.quick is None or self._measuring or not self._timed:
+        shortcuts = run.shortcuts
+        if shortcuts is None or self._measuring or not self._timed:
             return ()
-        self._names[f"quick{number}"] = run.quick
-        return (f"if quick{number}({record}, t, e{number}.value): continue",)
+        self._names[f"add{number}"] = shortcuts.add
+        lines = [f"if add{number}({record}, t, e{number}.value): continue"]
+        if shortcuts.begin is not None:
+            self._names[f"begin{number}"] = shortcuts.begin
+            self._names[f"set_timer{number}"] = run.state.set_timer
+            reached = f"floors{number}[e{number}.group]"
+            lines += [
+                f"at{number} = begin{number}({record}, t, e{number}.value, {reached})",
+                f"if at{number} is not None:",
+                f"    set_timer{number}(e{number}, at{number}, {EVENT})",
+                "    continue",
+            ]
+        return tuple(lines)
 
     def _moment(self, node: Node, number: int, run: KeyedRun) -> tuple[str, ...]:
         """Write when a call takes place, as its context tells it."""

@@ -15,6 +15,7 @@ from streamcp.errors import DefinitionError, StrictFailed
 from streamcp.graph.logical import Node
 from streamcp.operators.calls import OwnCall
 from streamcp.operators.context import KeyContext, TimerClock
+from streamcp.operators.steps import Shortcuts
 from streamcp.runtime.blocking import BlockingNotices
 from streamcp.runtime.calling import Push, Reporter, expanded
 from streamcp.runtime.event_time import EventTime
@@ -29,6 +30,8 @@ Key = Callable[[Any], Any]
 # How long timers fire in a row, in seconds, and how many.
 LONGEST_RUN = 0.001
 MOST_IN_A_RUN = 64
+
+End: TypeAlias = Callable[[int, Any, Any], tuple[Any, bool] | None]
 
 Asked: TypeAlias = tuple[bool, Sequence[tuple[int, TimerClock, bool]], Sequence[tuple[str, Any]]]
 """What a call has asked for: whether to clear the state, timers (at, clock, set or deleted), and
@@ -221,8 +224,7 @@ class KeyedRun:
         self.finite_timers = False
         # What the functions return are pairs of value and timestamp.
         self.stamped = False
-        # `quick(record, timestamp, state)` does for most records what the function does.
-        self.quick: Callable[[Any, int, Any], bool] | None = None
+        self.shortcuts: Shortcuts | None = None
         self._on_timer: Callable[..., Any] | None = None
         self._measured = False
         self._emit = emit
@@ -296,6 +298,7 @@ class KeyedRun:
         slice of records. What is done between two runs costs more than most timers."""
         context, monotonic = self.context, self._monotonic
         emitted: list[Any] = []
+        end = None if self.shortcuts is None or self._measured else self.shortcuts.end
         fired, started = 0, monotonic()
         for fired in range(1, min(most, MOST_IN_A_RUN) + 1):
             due = self.state.pop_due(watermark, EVENT)
@@ -303,13 +306,38 @@ class KeyedRun:
                 fired -= 1
                 break
             timestamp, entry = due
-            context.timestamp, context.watermark = timestamp, watermark
-            emitted += self._fired(timestamp, entry, EVENT, timestamp)
+            if end is None or not self._ended(end, timestamp, entry, emitted):
+                context.timestamp, context.watermark = timestamp, watermark
+                emitted += self._fired(timestamp, entry, EVENT, timestamp)
             if len(emitted) >= most or monotonic() - started > LONGEST_RUN:
                 break
         if emitted:
             self._emit(emitted)
         return fired > 0
+
+    def _ended(self, end: End, timestamp: int, entry: Entry, emitted: list[Any]) -> bool:
+        """Take the shortcut for a timer; False if there is none."""
+        state = self.state
+        if entry.epoch != state.epoch:
+            state.preserve(entry)
+        try:
+            ended = end(timestamp, entry.key, entry.value)
+        except Exception as error:  # whatever a user's function raises
+            raise self._timer_failed(timestamp, entry, error) from error
+        if ended is None:
+            return False
+        result, is_empty = ended
+        if is_empty:
+            state.remove(entry.key)
+        else:
+            state.timer_done(entry, timestamp, EVENT)
+        self._meter.records_out += 1
+        emitted.append((result, timestamp))
+        return True
+
+    def _timer_failed(self, timestamp: int, entry: Entry, error: Exception) -> Exception:
+        """No record is at fault, so there is nothing to drop or divert."""
+        return self._reporter.step_failed(f"timer {timestamp} of {entry.key!r}", error)
 
     def _fired(
         self, timestamp: int, entry: Entry, clock: int, emitted_at: int | None
@@ -333,9 +361,7 @@ class KeyedRun:
         except StrictFailed:
             raise
         except Exception as error:  # whatever a user's function raises
-            # No record is at fault, so there is nothing to drop or divert.
-            timer = f"timer {timestamp} of {entry.key!r}"
-            raise self._reporter.step_failed(timer, error) from error
+            raise self._timer_failed(timestamp, entry, error) from error
         state.timer_done(entry, timestamp, clock)
         if expiry is not None:
             expiry.state.update(entry, moment)

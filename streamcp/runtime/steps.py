@@ -291,7 +291,7 @@ class Chain:
             on_timer = None if on_timer is None else self.strict.keyed(node, on_timer)
             run.process(functions, on_timer)
         if isinstance(spec, WindowStep) and self.reporter(node).fails:
-            run.quick = self.strict.quick(spec.quick)
+            run.shortcuts = self.strict.shortcuts(spec.shortcuts)
         return run
 
     def _keys(self, node: Node) -> list[Callable[[Any], Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from streamcp.errors import SerializationError, StrictFailed
 from streamcp.graph.logical import Node
+from streamcp.operators.steps import Shortcuts
 from streamcp.runtime.calling import Push, expanded, shown
 from streamcp.runtime.shared_records import SharedRecords, Watched
 from streamcp.serialization.immutable import LEAF_TYPES, is_deeply_immutable
@@ -41,9 +42,9 @@ class Lenient:
         """`fn(record or time, state, ..., context)` of a keyed step."""
         return fn
 
-    def quick(self, fn: Function | None) -> Function | None:
-        """What does for most records what the function of a keyed step does."""
-        return fn
+    def shortcuts(self, shortcuts: Shortcuts | None) -> Shortcuts | None:
+        """What does for most calls what the functions of a keyed step do."""
+        return shortcuts
 
     def changing(self, node: Node, fn: Function) -> Function:
         """`fn(record, shared, ...)`, which changes a broadcast state."""
@@ -131,7 +132,7 @@ class Strict(Lenient):
 
         return call
 
-    def quick(self, fn: Function | None) -> Function | None:
+    def shortcuts(self, shortcuts: Shortcuts | None) -> Shortcuts | None:
         """None: all calls are looked at."""
         return None
 

@@ -8,9 +8,10 @@ has fired. It keeps nothing itself; what it knows of a key is in the key's state
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from streamcp.operators.aggregates import Aggregate
+from streamcp.operators.steps import Shortcuts
 from streamcp.operators.windows import Emit, WindowResult
 
 
@@ -47,18 +48,12 @@ class WindowContext(Protocol):
         ...
 
 
-Quick: TypeAlias = Callable[[Any, int, Any], bool]
-"""`quick(record, timestamp, state)` does for most records what the function of a machine does, if
-that is nothing but to change the state: then it says True. Else nothing has changed."""
-
-
 class WindowMachine:
     """The common part of the machines for each kind of window.
 
     - `fn(record, state, context)` and the timer function return what is emitted. Timers that the
       timer function sets come to an end by themselves.
-    - `quick` does the same as `fn` where it can; None if it never can. It is told no more than it
-      needs, since telling costs more than what it does.
+    - `shortcuts` do the same as the functions where they can; None if they never can.
     - `state` makes the state of a key without windows.
     - `late` is the tag to which records go that come too late for every window.
     """
@@ -72,7 +67,7 @@ class WindowMachine:
         "_lateness",
         "_merge",
         "_result",
-        "quick",
+        "shortcuts",
     )
 
     fn: Callable[[Any, Any, WindowContext], Sequence[WindowResult[Any, Any]]]
@@ -94,7 +89,7 @@ class WindowMachine:
         self._every = emit.every
         self._lateness = lateness
         self._late = late
-        self.quick: Quick | None = None
+        self.shortcuts: Shortcuts | None = None
 
     def _value(
         self, context: WindowContext, start: int, end: int, accumulator: Any

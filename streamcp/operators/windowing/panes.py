@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamcp.operators.aggregates import Aggregate, Count
+from streamcp.operators.steps import Shortcuts
 from streamcp.operators.windowing.grids import FixedGrid, Grid
-from streamcp.operators.windowing.machine import Quick, WindowContext, WindowMachine
+from streamcp.operators.windowing.machine import WindowContext, WindowMachine
 from streamcp.operators.windows import Emit, WindowResult
 
 
@@ -47,37 +48,69 @@ class PaneMachine(WindowMachine):
         self.state, self.fn = PaneState, self._only_collect
         if emit.kind != "on_close" or lateness:
             self.state, self.fn = RefinedPaneState, self._collect
-        elif isinstance(grid, FixedGrid) and type(aggregate) is Count:
-            self.quick = _counting(grid.size, grid.offset)
         else:
-            self.quick = self._adding()
+            add = self._adding()
+            if isinstance(grid, FixedGrid) and type(aggregate) is Count:
+                add = _counting(grid.size, grid.offset)
+            self.shortcuts = Shortcuts(add, self._beginning(), self._ending())
 
     # ---- records
 
-    def _adding(self) -> Quick:
+    def _adding(self) -> Callable[[Any, int, PaneState], bool]:
         """Add a record to a pane that is there."""
         add, start_of = self._add, self._grid.start_of
 
-        def quick(record: Any, timestamp: int, state: PaneState) -> bool:
+        def add_quickly(record: Any, timestamp: int, state: PaneState) -> bool:
             panes, start = state.panes, start_of(timestamp)
             if start not in panes:
                 return False
             panes[start] = add(panes[start], record, timestamp)
             return True
 
-        return quick
+        return add_quickly
+
+    def _beginning(self) -> Callable[[Any, int, PaneState, int], int | None]:
+        """Begin a pane with a record, if it is not too late for it."""
+        create, add = self._create, self._add
+        start_of, end_of = self._grid.start_of, self._grid.end_of
+
+        def begin(record: Any, timestamp: int, state: PaneState, watermark: int) -> int | None:
+            start = start_of(timestamp)
+            close = end_of(start) - 1
+            if close <= watermark:
+                return None
+            state.panes[start] = add(create(), record, timestamp)
+            return close
+
+        return begin
+
+    def _ending(
+        self,
+    ) -> Callable[[int, Any, PaneState], tuple[WindowResult[Any, Any], bool] | None]:
+        """Close the pane whose last millisecond it is."""
+        result_of, start_of, end_of = self._result, self._grid.start_of, self._grid.end_of
+
+        def end(at: int, key: Any, state: PaneState) -> tuple[WindowResult[Any, Any], bool] | None:
+            panes, start = state.panes, start_of(at)
+            if start not in panes or end_of(start) != at + 1:
+                return None
+            result = WindowResult(key, start, at + 1, result_of(panes[start]))
+            del panes[start]
+            return result, not panes
+
+        return end
 
     def _only_collect(
         self, record: Any, state: PaneState, context: WindowContext
     ) -> Sequence[WindowResult[Any, Any]]:
         """Results come on close only: most records belong to a pane that is there."""
-        timestamp, quick = context.timestamp, self.quick
-        assert quick is not None
-        if quick(record, timestamp, state):
+        timestamp, shortcuts = context.timestamp, self.shortcuts
+        assert shortcuts is not None
+        if shortcuts.add(record, timestamp, state):
             return ()
         if not self._open(self._grid.start_of(timestamp), state, context):
             return self._reject(record, context, keep=state.panes)
-        quick(record, timestamp, state)
+        shortcuts.add(record, timestamp, state)
         return ()
 
     def _collect(
@@ -162,15 +195,15 @@ class PaneMachine(WindowMachine):
             del state.panes[start]
 
 
-def _counting(size: int, offset: int) -> Quick:
+def _counting(size: int, offset: int) -> Callable[[Any, int, PaneState], bool]:
     """Count a record in a pane that is there: the most frequent aggregate, in windows of one size.
     Without calls for the start and the sum it takes half as long."""
 
-    def quick(record: Any, timestamp: int, state: PaneState) -> bool:
+    def count_quickly(record: Any, timestamp: int, state: PaneState) -> bool:
         try:
             state.panes[timestamp - (timestamp - offset) % size] += 1
         except KeyError:
             return False
         return True
 
-    return quick
+    return count_quickly

@@ -17,7 +17,8 @@ from typing import Any
 
 from streamcp.elements import MIN_TIMESTAMP
 from streamcp.operators.aggregates import Aggregate
-from streamcp.operators.windowing.machine import Quick, WindowContext, WindowMachine
+from streamcp.operators.steps import Shortcuts
+from streamcp.operators.windowing.machine import WindowContext, WindowMachine
 from streamcp.operators.windows import Emit, WindowResult
 
 
@@ -52,15 +53,15 @@ class SessionMachine(WindowMachine):
         self._gap = gap
         self.state, self.fn = SessionState, self._collect
         if emit.kind == "on_close" and not lateness:
-            self.quick = self._adding()
+            self.shortcuts = Shortcuts(self._adding())
 
     # ---- records
 
-    def _adding(self) -> Quick:
+    def _adding(self) -> Callable[[Any, int, SessionState], bool]:
         """Add a record to the last session, if it lies in it: as most do."""
         add, gap = self._add, self._gap
 
-        def quick(record: Any, timestamp: int, state: SessionState) -> bool:
+        def add_quickly(record: Any, timestamp: int, state: SessionState) -> bool:
             if not state.sessions:
                 return False
             session = state.sessions[-1]
@@ -72,7 +73,7 @@ class SessionMachine(WindowMachine):
                 session.end = end
             return True
 
-        return quick
+        return add_quickly
 
     def _collect(
         self, record: Any, state: SessionState, context: WindowContext

@@ -19,7 +19,8 @@ from typing import Any
 
 from streamcp.elements import MIN_TIMESTAMP
 from streamcp.operators.aggregates import Aggregate
-from streamcp.operators.windowing.machine import Quick, WindowContext, WindowMachine
+from streamcp.operators.steps import Shortcuts
+from streamcp.operators.windowing.machine import WindowContext, WindowMachine
 from streamcp.operators.windows import Emit, WindowResult
 
 
@@ -65,7 +66,7 @@ class SliceMachine(WindowMachine):
         self._small = bool(getattr(aggregate, "small", False))
         self.state, self.fn = SliceState, self._collect
         if emit.kind == "on_close" and not lateness:
-            self.fn, self.quick = self._only_collect, self._adding()
+            self.fn, self.shortcuts = self._only_collect, Shortcuts(self._adding())
 
     # ---- arithmetic
 
@@ -97,11 +98,11 @@ class SliceMachine(WindowMachine):
 
     # ---- records
 
-    def _adding(self) -> Quick:
+    def _adding(self) -> Callable[[Any, int, SliceState], bool]:
         """Add a record to a slice that is there."""
         add, offset, step, rest = self._add, self._offset, self._step, self._rest
 
-        def quick(record: Any, timestamp: int, state: SliceState) -> bool:
+        def add_quickly(record: Any, timestamp: int, state: SliceState) -> bool:
             behind = (timestamp - offset) % step
             start = timestamp - behind
             if behind >= rest:
@@ -114,19 +115,19 @@ class SliceMachine(WindowMachine):
                 state.covered = MIN_TIMESTAMP
             return True
 
-        return quick
+        return add_quickly
 
     def _only_collect(
         self, record: Any, state: SliceState, context: WindowContext
     ) -> Sequence[WindowResult[Any, Any]]:
         """Results come on close only: most records belong to a slice that is there."""
-        timestamp, quick = context.timestamp, self.quick
-        assert quick is not None
-        if quick(record, timestamp, state):
+        timestamp, shortcuts = context.timestamp, self.shortcuts
+        assert shortcuts is not None
+        if shortcuts.add(record, timestamp, state):
             return ()
         if not self._open(self._slice_of(timestamp), state, context):
             return self._reject(record, context, keep=state.slices)
-        quick(record, timestamp, state)
+        shortcuts.add(record, timestamp, state)
         return ()
 
     def _collect(

@@ -37,7 +37,7 @@ class WindowRun:
     """The key "k" of a window machine: records and watermarks in, `results` and `late` out.
 
     With `restoring`, it is made anew, and its state goes through bytes, before every call. Unless
-    it is `whole`, `fn` is called only where `quick` has not done it, as the loops do."""
+    it is `whole`, what the `shortcuts` do is left to them, as the loops do."""
 
     def __init__(
         self, make: Callable[[], WindowMachine], *, restoring: bool = False, whole: bool = False
@@ -55,9 +55,14 @@ class WindowRun:
 
     def record(self, timestamp: int, record: Any = None) -> None:
         def call(machine: WindowMachine, state: Any, context: Context) -> Any:
-            quick = None if self._whole else machine.quick
-            if quick is not None and quick(record, timestamp, state):
+            shortcuts = None if self._whole else machine.shortcuts
+            if shortcuts is not None and shortcuts.add(record, timestamp, state):
                 return ()
+            if shortcuts is not None and shortcuts.begin is not None:
+                at = shortcuts.begin(record, timestamp, state, self.watermark)
+                if at is not None:
+                    context.set_timer(at)
+                    return ()
             return machine.fn(record, state, context)
 
         self._call(timestamp, call)
@@ -71,7 +76,20 @@ class WindowRun:
             self._fire(due)
 
     def _fire(self, due: int) -> None:
-        self._call(due, lambda machine, state, context: machine.timer(due, state, context))
+        def call(machine: WindowMachine, state: Any, context: Context) -> Any:
+            shortcuts = None if self._whole else machine.shortcuts
+            ended = None
+            if shortcuts is not None and shortcuts.end is not None:
+                ended = shortcuts.end(due, context.key, state)
+            if ended is None:
+                assert machine.timer is not None
+                return machine.timer(due, state, context)
+            result, is_empty = ended
+            if is_empty:
+                context.clear_state()
+            return (result,)
+
+        self._call(due, call)
 
     def _call(self, timestamp: int, call: Callable[[Any, Any, Context], Any]) -> None:
         if self._restoring:
