@@ -7,6 +7,7 @@ more records of one than leave, it holds no more than its channels and one batch
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from streamcp.channel.channel import Channel
 from streamcp.channel.input_gate import InputGate
@@ -32,6 +33,11 @@ class LoopGate(InputGate):
         if sum(self.channels[number].occupied for number in self.back) < self._limit:
             return super().take()
         return self.take_control() or self._take_back()
+
+    def take_whole(self, limit: int) -> list[Any] | None:
+        """Take nothing: what is taken shows on the back edges only when it was worked off, and
+        each batch from outside has to look at them."""
+        return None
 
     def _take_back(self) -> tuple[int, Element] | None:
         count = len(self.channels)

@@ -84,3 +84,13 @@ def test_full_loop_leaves_blocked_back_edges_out() -> None:
     gate.channels[BACK].push(Batch([1, 2]))
     gate.blocked.add(BACK)
     assert gate.take() is None
+
+
+def test_no_second_batch_is_taken_before_the_first_shows_on_the_back_edges() -> None:
+    gate = new_gate()
+    for _ in range(2):
+        gate.channels[OUTER].push(Batch([1]))
+    gate.take()
+    gate.slice(9)
+    assert gate.take_whole(9) is None
+    assert len(gate.channels[OUTER]) == 1
