@@ -129,11 +129,10 @@ class BroadcastEdge(PartialBatches):
 
 
 class Routes:
-    """Which receiver the records of a key go to, for all exchanges with as many receivers.
+    """Which receiver of an exchange the records of a key go to, for all its senders.
 
     `indices` is a plain dictionary that remembers what was decided: fused steps look keys up at
-    full speed, and call `find` for new ones. One for all senders: with one each, many of them
-    would push each other's out of the processor's caches."""
+    full speed, and call `find` for new ones. One each would take as much memory per sender."""
 
     __slots__ = ("_receiver_of", "indices")
 

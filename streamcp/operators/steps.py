@@ -167,6 +167,9 @@ class DeduplicateStep(ProcessStep):
     """A `process` that lets the first record of a key pass."""
 
 
+End: TypeAlias = Callable[[int, Any, Any], tuple[Any, bool] | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Shortcuts:
     """What does for most calls of a window machine the same without a context: to tell one
@@ -174,14 +177,14 @@ class Shortcuts:
     machine's own functions are to be called.
 
     - `add(record, timestamp, state)`: False if it has not been done.
-    - `begin(record, timestamp, state, watermark)`: for a record with which a window begins; returns
-      the event timer that is to be set; None if it has not been done.
+    - `begin(record, timestamp, state, watermark)`: for a record that `add` has left, with which a
+      window begins; returns the event timer that is to be set; None if it has not been done.
     - `end(at, key, state)`: for a timer; returns the one result, and whether the state is empty
       now; None if it has not been done."""
 
     add: Callable[[Any, int, Any], bool]
     begin: Callable[[Any, int, Any, int], int | None] | None = None
-    end: Callable[[int, Any, Any], tuple[Any, bool] | None] | None = None
+    end: End | None = None
 
 
 @dataclass(frozen=True, slots=True)

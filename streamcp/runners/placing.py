@@ -173,11 +173,14 @@ class _Placing:
         self, handle: SectionHandle, rows: list[Row], runs: Runs
     ) -> list[tuple[int, list[Row]]]:
         try:
-            return [*by_group(rows, runs)]
+            divided = [*by_group(rows, runs)]
+            if max(group for group, _ in divided) >= self._plan.max_parallelism:
+                raise ValueError(f"there are only {self._plan.max_parallelism} key groups")
         except ValueError as error:
             raise RestoreRefused(
                 f"the checkpoint cannot be read: state of {handle.name!r}: {error}"
             ) from error
+        return divided
 
     def _copy_state(self, old: SubtaskId, handle: SectionHandle, frames: Sequence[bytes]) -> None:
         for copy in self._assignment.copies(handle.name, old):

@@ -54,7 +54,12 @@ def wire(
         channel_id: new_channel(channel_id, UNLIMITED if edge.is_back else capacity)
         for edge, channel_id in plan.channels()
     }
-    routes = {task.parallelism: _routes(task.parallelism, plan) for task in plan.tasks}
+    parallelism = {task.name: task.parallelism for task in plan.tasks}
+    routes = {  # by identity: a key function need not be hashable
+        id(edge): Routes(receiver_by_key(parallelism[edge.receiver], plan.max_parallelism))
+        for edge in plan.edges
+        if isinstance(edge.connection.exchange, HashByKey)
+    }
     ports = {channel_id: edge.connection.port for edge, channel_id in plan.channels()}
     subtasks: list[Subtask] = []
     for task in plan.tasks:
@@ -153,7 +158,7 @@ def _output_edge(
         case HashByKey(key):
             node = edge.connection.node
             key = strict.exchanged(node, key)
-            to = routes[len(channels)]
+            to = routes[id(edge)]
             return KeyedEdge(channels, key, to, key_failure(node), timed=node.timed)
 
 
@@ -165,10 +170,6 @@ def receiver_by_key(parallelism: int, max_parallelism: int) -> Callable[[Any], i
         return receiver_of_group(group, parallelism, max_parallelism)
 
     return receiver
-
-
-def _routes(parallelism: int, plan: PhysicalPlan) -> Routes:
-    return Routes(receiver_by_key(parallelism, plan.max_parallelism))
 
 
 def _divide_splits(plan: PhysicalPlan, subtasks: list[Subtask]) -> None:

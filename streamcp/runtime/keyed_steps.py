@@ -15,7 +15,7 @@ from streamcp.errors import DefinitionError, StrictFailed
 from streamcp.graph.logical import Node
 from streamcp.operators.calls import OwnCall
 from streamcp.operators.context import KeyContext, TimerClock
-from streamcp.operators.steps import Shortcuts
+from streamcp.operators.steps import End, Shortcuts
 from streamcp.runtime.blocking import BlockingNotices
 from streamcp.runtime.calling import Push, Reporter, expanded
 from streamcp.runtime.event_time import EventTime
@@ -30,8 +30,6 @@ Key = Callable[[Any], Any]
 # How long timers fire in a row, in seconds, and how many.
 LONGEST_RUN = 0.001
 MOST_IN_A_RUN = 64
-
-End: TypeAlias = Callable[[int, Any, Any], tuple[Any, bool] | None]
 
 Asked: TypeAlias = tuple[bool, Sequence[tuple[int, TimerClock, bool]], Sequence[tuple[str, Any]]]
 """What a call has asked for: whether to clear the state, timers (at, clock, set or deleted), and

@@ -625,9 +625,11 @@ class Subtask:
         self.wait_has_ended()
 
     def wait_has_ended(self) -> None:
-        """Everything was handed on before it: what comes now waits since now, and the share of the
-        loop's time begins anew."""
-        self._flushed_at = now = self.context.clock.monotonic()
+        """Everything was handed on before it: unless calls have emitted meanwhile, what comes now
+        waits since now. The share of the loop's time begins anew."""
+        now = self.context.clock.monotonic()
+        if not self.output.has_partials:
+            self._flushed_at = now
         self.meter.end(now)
         self.turns.begin(now)
 

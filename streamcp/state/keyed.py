@@ -267,8 +267,8 @@ class KeyedState:
 
     def restore(self, rows: Iterable[Row], *, one_group: bool = False) -> None:
         """Put entries back, before the first record. Rows that come later count: a key that is
-        there already is replaced, or removed. `one_group`: all rows are of keys of one group, as
-        those of a frame are."""
+        there already is replaced, or removed. `one_group`: all rows are of keys of one
+        group."""
         if one_group and self.parts is None and self._entry_class is Entry:
             rows = self._restore_new(list(rows))
         for row in rows:

@@ -23,9 +23,11 @@ from streamcp.state.entries import REMOVED, SIMPLE, Entry, Row, add_simple
 from streamcp.state.parts import CHUNK as PART_CHUNK
 from streamcp.state.parts import Parts
 
-# Entries frozen together: large enough that the cost of one frame disappears, small enough that
-# a slice of background work stays well under a millisecond.
+# So many entries of a group are taken at a time, and as many of several are frozen together:
+# enough that the cost of one frame disappears, few enough that a slice of background work stays
+# well under a millisecond. Frames of large values hold no more than a group.
 CHUNK = 128
+LARGE_FRAME = 1 << 16
 
 T = TypeVar("T")
 
@@ -134,6 +136,7 @@ class KeyedSnapshot:
         self._removal_groups: list[Runs] = []
         self._gathered: dict[int, _Gathered] = {}  # by kind
         self._is_enough = False  # something that was gathered is as long as a frame
+        self._enough = CHUNK
         self._chain: tuple[SectionHandle, ...] = ()
         self._dropped = False
 
@@ -238,7 +241,9 @@ class KeyedSnapshot:
                         yield
             if group in self._kept or group in self._taken:
                 yield from self._gather_touched(group)
-        self._freeze_gathered()
+        if self._gathered:
+            self._freeze_gathered()
+            yield
 
     def _gather_touched(self, group: int) -> Iterator[None]:
         """Gather what was kept as it was touched: no more can come."""
@@ -253,9 +258,6 @@ class KeyedSnapshot:
                 if self._is_enough:
                     self._freeze_gathered()
                     yield
-        if self._parts:
-            self._freeze_gathered()
-            yield from self._freeze_parts()
 
     def _gather_untouched(self, group: int, entries: Sequence[Entry]) -> None:
         """Gather entries that nobody has touched since the cut."""
@@ -263,7 +265,7 @@ class KeyedSnapshot:
         if parts is None:
             simple = self._gathered_of(PLAIN)
             entries = add_simple(entries, simple.rows, simple.values)
-            self._is_enough |= simple.note(group) >= CHUNK
+            self._is_enough |= simple.note(group) >= self._enough
             if not entries:
                 return
         removals = [(entry.key,) for entry in entries if entry.place == REMOVED]
@@ -323,7 +325,7 @@ class KeyedSnapshot:
         gathered = self._gathered_of(kind)
         gathered.rows += rows
         gathered.values += values
-        self._is_enough |= gathered.note(group) >= CHUNK
+        self._is_enough |= gathered.note(group) >= self._enough
 
     def _gathered_of(self, kind: int) -> _Gathered:
         gathered = self._gathered.get(kind)
@@ -365,6 +367,7 @@ class KeyedSnapshot:
 
     def _add(self, runs: Runs, count: int, frame: bytes) -> None:
         """Add a frame with the rows of `count` keys."""
+        self._enough = CHUNK if len(frame) < LARGE_FRAME else 1
         self._frames.append(frame)
         self._frame_groups.append(runs)
         self.records += count

@@ -240,7 +240,7 @@ def _handle(fields: Fields) -> SectionHandle:
     )
     if not is_data_file(handle.file):
         raise fields.refuse("file", "is not the name of a data file")
-    if len(handle.key_groups) not in (0, len(handle.lengths)):
+    if len(handle.key_groups) != (len(handle.lengths) if handle.kind == "state" else 0):
         raise fields.refuse("key_groups", "has not one entry per frame")
     if not all(len(runs) % 2 for runs in handle.key_groups):
         raise fields.refuse("key_groups", "has an entry that does not end with a group")

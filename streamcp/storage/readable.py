@@ -135,6 +135,6 @@ def _is_readable_handle(one: SectionHandle) -> bool:
         and offset >= 0
         and _are_counts(lengths)
         and all(map(_are_runs, key_groups))
-        and len(key_groups) in (0, len(lengths))
+        and len(key_groups) == (len(lengths) if kind == "state" else 0)
         and is_data_file(file)
     )

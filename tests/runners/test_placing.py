@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 import streamcp as sc
 from streamcp.errors import RestoreRefused
 from streamcp.runners.placing import restore
+from streamcp.runners.restoring import Restorable
 from streamcp.runtime.keyed_async_subtask import KeyedAsyncSubtask
 from tests.runtime.engine import Engine, Gate, settle, until
 
@@ -427,3 +428,32 @@ async def test_records_on_their_way_to_a_step_that_became_keyed_find_the_owners_
         for run in subtask.chain._keyed.values()
     ]
     assert not states[0].keys() & states[1].keys()
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [((0, 999, 1), "key groups before the last have 999"), ((128,), "only 128 key groups")],
+)
+async def test_rows_that_are_not_of_the_groups_told_are_refused(
+    runs: tuple[int, ...], message: str
+) -> None:
+    out = Out()
+    engine = Engine(keyed_job(out, numbers({"a": 20}), 1))
+    async with engine.running():
+        await settle()
+        engine.trigger(1)
+        await engine.until_acknowledged(1)
+    restorable = engine.restorable(1)
+    told = {
+        (subtask, replace(handle, key_groups=(runs,) * len(frames))): frames
+        for (subtask, handle), frames in restorable.frames.items()
+        if handle.kind == "state"
+    }
+    acknowledgements = tuple(
+        replace(one, sections=tuple(handle for subtask, handle in told if subtask == one.subtask))
+        for one in restorable.manifest.acknowledgements
+    )
+    damaged = Restorable(replace(restorable.manifest, acknowledgements=acknowledgements), told)
+    with pytest.raises(RestoreRefused, match=message):
+        restore(engine.plan, engine.subtasks, damaged, engine.registry)

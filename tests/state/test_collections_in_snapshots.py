@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 import streamcp as sc
 from streamcp.checkpoint.snapshot import Section, SectionHandle
@@ -22,6 +22,7 @@ from streamcp.state.entries import Row
 from streamcp.state.keyed import KeyedState
 from streamcp.state.keyed_snapshot import KeyedSnapshot
 from streamcp.state.parts import CODECS
+from tests.state.drawn_frames import DrawnFrames
 
 
 @dataclass
@@ -240,7 +241,7 @@ def as_plain(cart: Any) -> tuple[Any, ...]:
     return [*cart.items], [*cart.seen.items()], [*cart.more], [*cart.plain]
 
 
-class Carts(RuleBasedStateMachine):
+class Carts(DrawnFrames):
     """Calls in place and on copies, and checkpoints that overlap, fail and are restored, against
     values that are copied at each cut."""
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from streamcp.checkpoint.incremental import LONGEST_CHAIN
 from streamcp.checkpoint.key_groups import by_group
@@ -20,6 +20,7 @@ from streamcp.serialization.serializer import Serializer
 from streamcp.state.entries import Row, apply_rows, is_removal, without_timers
 from streamcp.state.keyed import KeyedState
 from streamcp.state.keyed_snapshot import CHUNK, KeyedSnapshot
+from tests.state.drawn_frames import DrawnFrames
 
 Rows: TypeAlias = dict[Any, tuple[Any, tuple[int, ...]]]
 
@@ -305,7 +306,7 @@ def test_chain_is_restored_by_key_group(parallelism: int) -> None:
 KEYS = st.one_of(st.integers(0, 40), st.sampled_from(["a", ("t", 1)]))
 
 
-class Checkpoints(RuleBasedStateMachine):
+class Checkpoints(DrawnFrames):
     """Changes, and checkpoints that overlap, complete in their order, or fail, against a model."""
 
     def __init__(self) -> None:

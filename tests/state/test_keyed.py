@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from streamcp.checkpoint.key_groups import by_group
 from streamcp.serialization.registry import TypeRegistry
 from streamcp.serialization.serializer import Serializer
 from streamcp.state.keyed import KeyedState
 from streamcp.state.keyed_snapshot import CHUNK, KeyedSnapshot
+from tests.state.drawn_frames import DrawnFrames
 
 Rows = dict[Any, tuple[Any, tuple[int, ...]]]
 
@@ -92,6 +93,25 @@ def test_groups_of_few_keys_share_a_frame() -> None:
         state[key].value = -1
     assert frozen(snapshot, state) == {key: (key, ()) for key in range(10 * CHUNK)}
     assert len(snapshot.section().frames) <= 10
+
+
+def test_frames_of_large_values_hold_no_more_than_a_group() -> None:
+    state = new_state(int, max_parallelism=16)
+    for key in range(200):
+        state[key].value = "x" * 20_000 + str(key)
+    snapshot = state.snapshot()
+    frozen(snapshot, state)
+    first, *others = snapshot.section().key_groups
+    assert len(first) > 1
+    assert {len(runs) for runs in others} == {1}
+
+
+def test_others_get_their_turn_behind_the_last_frame_too() -> None:
+    state = new_state()
+    change(state, "a", 1)
+    snapshot = state.snapshot()
+    assert snapshot.freeze_some()
+    assert not snapshot.freeze_some()
 
 
 def test_snapshot_of_an_empty_state_has_no_frames() -> None:
@@ -244,7 +264,7 @@ def test_immutable_value_is_kept_by_reference_and_written_as_it_was(value: Any) 
 KEYS = st.one_of(st.integers(0, 12), st.sampled_from(["a", "b", ("t", 1)]))
 
 
-class Interleavings(RuleBasedStateMachine):
+class Interleavings(DrawnFrames):
     """Changes, removals, timers, freezing and new snapshots in any order, against a dictionary."""
 
     def __init__(self) -> None:

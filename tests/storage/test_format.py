@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -14,8 +15,14 @@ FILE = "chk-00000001/data-1-1"
 HANDLES = format.section_handles(FILE, SECTIONS)
 MANIFEST = example_manifest("orders", 1, 1, HANDLES)
 
+
+def new_section(kind: Any, name: str, frames: tuple[bytes, ...], records: int) -> Section:
+    groups = tuple((n,) for n in range(len(frames))) if kind == "state" else ()
+    return Section(kind, name, frames, records, groups)
+
+
 sections = st.builds(
-    Section,
+    new_section,
     kind=st.sampled_from(["state", "pending", "channel"]),
     name=st.text(max_size=5),
     frames=st.lists(st.binary(max_size=20), max_size=4).map(tuple),
@@ -207,6 +214,7 @@ def test_manifest_written_before_jobs_could_change_is_read() -> None:
             "does not end with a group",
         ),
         (("acknowledgements", 0, "sections", 0, "key_groups"), [1], "not a list of lists"),
+        (("acknowledgements", 0, "sections", 0, "key_groups"), [], "not one entry per frame"),
         (("acknowledgements", 0, "statistics", "sync"), "1", "'sync' is not a number"),
         (("acknowledgements", 0, "statistics", "blocked"), {"a": []}, "'a' is not a number"),
     ],
