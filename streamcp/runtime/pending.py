@@ -17,7 +17,7 @@ from streamcp.elements import MAX_TIMESTAMP, Mark, Watermark
 from streamcp.errors import SerializationError
 from streamcp.runtime.event_time import content_of_mark, mark_of
 from streamcp.serialization.captured import Captured
-from streamcp.serialization.immutable import all_leaves, is_deeply_immutable
+from streamcp.serialization.immutable import all_immutable, is_deeply_immutable
 from streamcp.serialization.serializer import Serializer
 
 
@@ -195,7 +195,7 @@ class PendingList:
     def admit(self, records: list[Any]) -> None:
         """Append records."""
         chunk = Chunk(records, self._passed + len(self.marks))
-        if self._keep and not all_leaves(records):
+        if self._keep and not all_immutable(records):
             self._freeze_mutable(chunk)
         self._chunks.append(chunk)
         self.count += len(records)

@@ -15,7 +15,9 @@ import functools
 import pathlib
 import uuid
 import zoneinfo
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 LEAF_TYPES: Final[frozenset[type]] = frozenset(
@@ -28,12 +30,44 @@ LEAF_TYPES: Final[frozenset[type]] = frozenset(
 )  # fmt: skip
 """Types (exact, no subclasses) whose values are immutable and hold nothing else."""
 
+_DEPTH: Final = 3
 _BUDGET: Final = 1000  # parts looked at: freezing a larger value costs less than judging it
 
 
 def all_leaves(values: Iterable[Any]) -> bool:
     """Tell whether every one of `values` is a plain immutable value; fast, for whole batches."""
     return set(map(type, values)) <= LEAF_TYPES
+
+
+def all_immutable(values: Sequence[Any]) -> bool:
+    """Tell whether none of `values` can change, for whole batches: in a fraction of the time that
+    it takes to judge them one by one, but twice that in which a batch of pairs is serialized. False
+    may be wrong for what is nested deeper than a record with its timestamp."""
+    for _ in range(_DEPTH):
+        others = set(map(type, values)) - LEAF_TYPES
+        if not others:
+            return True
+        inner: list[Any] = []
+        for cls in others:
+            parts = _parts_of_each(cls, [value for value in values if type(value) is cls])
+            if parts is None:
+                return False
+            try:
+                inner += parts
+            except AttributeError:  # one lacks a field: whoever writes it says so
+                return False
+        values = inner
+    return False
+
+
+def _parts_of_each(cls: Any, values: list[Any]) -> Iterable[Any] | None:
+    """What instances of a class consist of; None if they can change."""
+    names = () if cls is tuple else _frozen_fields(cls)
+    if names is None:
+        return None
+    if issubclass(cls, tuple):
+        return chain.from_iterable(values)
+    return chain.from_iterable(map(attrgetter(name), values) for name in names)
 
 
 def is_deeply_immutable(value: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streamcp.serialization.immutable import all_leaves, is_deeply_immutable
+from streamcp.serialization.immutable import all_immutable, all_leaves, is_deeply_immutable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,3 +76,33 @@ def test_a_batch_of_leaves_is_recognized() -> None:
     assert all_leaves([])
     assert not all_leaves([1, (1,)])
     assert not all_leaves([Text("a")])
+
+
+def test_instance_without_its_field_is_no_error_here() -> None:
+    assert not all_immutable([FrozenSlots.__new__(FrozenSlots)])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([("a", 1), ("b", None)], True),
+        ([1, ("a", 2.5), "b", ()], True),
+        ([("a", 1), ("b", [])], False),
+        ([("a", 1), ["b"]], False),
+        ([(("a", 1), 5), ("b", 7)], True),
+        ([(("a", []), 5)], False),
+        ([((("a", 1), 2), 3)], False),
+        ([Pair("a", 1), Frozen("b"), FrozenSlots(1), ("c",), 5], True),
+        ([(Frozen("a"), 5), (Frozen(1), 7)], True),
+        ([Pair("a", []), Frozen("b")], False),
+        ([Frozen("a"), Frozen([])], False),
+        ([Frozen("a"), Open("b")], False),
+        ([("a", Text("b"))], False),
+        ([], True),
+        ([1, "a", None], True),
+        ([Text("a")], False),
+    ],
+)
+def test_what_cannot_change_is_recognized_in_a_batch(values: list[Any], expected: bool) -> None:
+    assert all_immutable(values) is expected
+    assert is_deeply_immutable(tuple(values)) or not expected
