@@ -12,24 +12,10 @@ import random
 import sys
 import time
 
-from benchmarks.scale.feed import Feed, counting_job
+from benchmarks.scale.feed import Feed, count_by_hand, counting_job
 from streamcp.runners.local import run_blocking
 
 PARALLELISM = 4
-
-
-class Loop:
-    """Counts keys in a dict."""
-
-    def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
-
-    def count(self, keys: list[int]) -> None:
-        """What the job does, without a job."""
-        counts = self._counts
-        for key in keys:
-            count = counts[key] = counts.get(key, 0) + 1
-            _ = (key, count)
 
 
 def divided(order: list[int]) -> list[list[int]]:
@@ -42,10 +28,10 @@ async def measure(count: int, records: int, seed: int) -> None:
     made in: what was made together lies together."""
     order = list(range(count))
     splits = divided(order)  # not at each window: to divide a million keys takes its time
-    feed, loop = Feed(lambda split: splits[split], PARALLELISM), Loop()
+    feed, counts = Feed(lambda split: splits[split], PARALLELISM), dict[int, int]()
     async with counting_job(feed, PARALLELISM).start():
         await feed.give(count)
-        loop.count(order)
+        count_by_hand(order, counts)
         random.Random(seed).shuffle(order)
         splits[:] = divided(order)
         coming = itertools.cycle(order)
@@ -55,7 +41,7 @@ async def measure(count: int, records: int, seed: int) -> None:
             started = time.process_time()
             await feed.give(records)
             between = time.process_time()
-            loop.count(window)
+            count_by_hand(window, counts)
             ended = time.process_time()
             print((between - started) / records * 1e9, (ended - between) / records * 1e9)
             sys.stdout.flush()

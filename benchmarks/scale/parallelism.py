@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from benchmarks.harness import Row, Run, Suite, timed
 from benchmarks.scale.factors import Costs, cost_row, factor_rows
-from benchmarks.scale.feed import BATCH, Feed, counting_job, same
+from benchmarks.scale.feed import BATCH, Feed, count_by_hand, counting_job, same
 
 KEYS = 10_000
 STRIDE = 7919  # a prime: keys that come one after the other are far apart
@@ -71,22 +71,16 @@ class Loop:
         self._at = (self._at + share) % KEYS
         for receiver, counts in enumerate(self._counts):
             for dealt in self._dealt:
-                _count(dealt[receiver], counts)
+                count_by_hand(dealt[receiver], counts)
                 dealt[receiver].clear()
 
     def _send(self, batch: list[int], dealt: list[list[int]]) -> None:
         if len(dealt) == 1:
-            _count(batch, self._counts[0])
+            count_by_hand(batch, self._counts[0])
             return
         receiver = self._receiver
         for key in batch:
             dealt[receiver[same(key)]].append(key)
-
-
-def _count(keys: list[int], counts: dict[int, int]) -> None:
-    for key in keys:
-        count = counts[key] = counts.get(key, 0) + 1
-        _ = (key, count)
 
 
 async def subtasks(run: Run[Sizes]) -> Sequence[Row]:

@@ -6,7 +6,7 @@ always finds it (rule P15).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from streamcp.channel.channel import Channel, GiveHandle
@@ -65,17 +65,25 @@ class InputGate:
         """Take the next element of an open channel, in turn; None if all are empty or blocked.
 
         A batch becomes the hand."""
+        number = self._next_open(self.blocked)
+        return None if number is None else self._take_from(number)
+
+    def _next_open(self, left_out: Collection[int]) -> int | None:
+        """Number the channel whose turn it is, of those that hold something."""
         channels = self.channels
         count = len(channels)
         for step in range(count):
             number = (self._next + step) % count
-            if len(channels[number]) and number not in self.blocked:
-                self._next = (number + 1) % count
-                element = channels[number].take()
-                if type(element) is Batch:
-                    self._take_in_hand(number, element)
-                return number, element
+            if len(channels[number]) and number not in left_out:
+                return number
         return None
+
+    def _take_from(self, number: int) -> tuple[int, Element]:
+        self._next = (number + 1) % len(self.channels)
+        element = self.channels[number].take()
+        if type(element) is Batch:
+            self._take_in_hand(number, element)
+        return number, element
 
     def take_control(self) -> tuple[int, Element] | None:
         """Take a barrier or an end of input that stands first in an open channel.
@@ -113,25 +121,14 @@ class InputGate:
         the port of the last one; None if it is not, or nothing is queued. Only without a hand.
 
         As those of a slice they occupy their channel, `hand_channel`, until `release`."""
-        channels, blocked, ports = self.channels, self.blocked, self.ports
-        port = ports[self.hand_channel]
-        count = len(channels)
-        number = self._next
-        for _ in channels:
-            head = channels[number].head()
-            if head is not None and number not in blocked:
-                break
-            number = (number + 1) % count
-        else:
+        number, ports = self._next_open(self.blocked), self.ports
+        if number is None or ports[number] != ports[self.hand_channel]:
             return None
-        if type(head) is not Batch or len(head.values) > limit or ports[number] != port:
+        head = self.channels[number].head()
+        if type(head) is not Batch or len(head.values) > limit:
             return None
-        self._next = (number + 1) % count
-        self.hand_channel = number
-        channels[number].take()
-        if head.captured is not None:
-            head.captured.before_use()
-        return head.values
+        self._take_from(number)
+        return self.slice(limit)
 
     def release(self, number: int, records: int) -> None:
         """Free the room of worked-off records of one channel."""

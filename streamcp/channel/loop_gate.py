@@ -11,7 +11,7 @@ from typing import Any
 
 from streamcp.channel.channel import Channel
 from streamcp.channel.input_gate import InputGate
-from streamcp.elements import Batch, Element
+from streamcp.elements import Element
 
 
 class LoopGate(InputGate):
@@ -40,13 +40,6 @@ class LoopGate(InputGate):
         return None
 
     def _take_back(self) -> tuple[int, Element] | None:
-        count = len(self.channels)
-        for step in range(count):
-            number = (self._next + step) % count
-            if number in self.back and len(self.channels[number]) and number not in self.blocked:
-                self._next = (number + 1) % count
-                element = self.channels[number].take()
-                if type(element) is Batch:
-                    self._take_in_hand(number, element)
-                return number, element
-        return None
+        outside = self.blocked.union(n for n in range(len(self.channels)) if n not in self.back)
+        number = self._next_open(outside)
+        return None if number is None else self._take_from(number)

@@ -8,7 +8,7 @@ that value. It knows neither timers nor how keys are found.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -134,7 +134,7 @@ class KeyedSnapshot:
         self._frame_groups: list[Runs] = []
         self._removals: list[bytes] = []
         self._removal_groups: list[Runs] = []
-        self._gathered: dict[int, _Gathered] = {}  # by kind
+        self._gathered: defaultdict[int, _Gathered] = defaultdict(_Gathered)  # by kind
         self._is_enough = False  # something that was gathered is as long as a frame
         self._enough = CHUNK
         self._chain: tuple[SectionHandle, ...] = ()
@@ -263,7 +263,7 @@ class KeyedSnapshot:
         """Gather entries that nobody has touched since the cut."""
         parts = self._state.parts
         if parts is None:
-            simple = self._gathered_of(PLAIN)
+            simple = self._gathered[PLAIN]
             entries = add_simple(entries, simple.rows, simple.values)
             self._is_enough |= simple.note(group) >= self._enough
             if not entries:
@@ -322,16 +322,10 @@ class KeyedSnapshot:
 
     def _gather(self, kind: int, group: int, rows: list[Any], values: Sequence[Any] = ()) -> None:
         """Take rows of a group; of simple ones, the keys and what the serializer takes."""
-        gathered = self._gathered_of(kind)
+        gathered = self._gathered[kind]
         gathered.rows += rows
         gathered.values += values
         self._is_enough |= gathered.note(group) >= self._enough
-
-    def _gathered_of(self, kind: int) -> _Gathered:
-        gathered = self._gathered.get(kind)
-        if gathered is None:
-            gathered = self._gathered[kind] = _Gathered()
-        return gathered
 
     def _freeze_gathered(self) -> None:
         """Make a frame of what is gathered of each kind."""
