@@ -21,7 +21,7 @@ from streamcp.serialization.evolution import types_of
 from streamcp.serialization.reader import MAKE
 from streamcp.serialization.registry import TypeRegistry, advice
 from streamcp.serialization.shapes import Make, Shape
-from streamcp.serialization.taking import Take, UnwritableError, transposed
+from streamcp.serialization.taking import Take, UnwritableError
 
 _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
 NOT_FLAT: Final = object()
@@ -97,10 +97,11 @@ class Serializer:
         *,
         step: str,
     ) -> bytes:
-        """The same of what `taken` has told of values of one number."""
+        """The same of what `taken` has told of values of one number, one after the other."""
         if number == PLAIN:
             return self.dumps_rows(keys, taken, others, step=step)
-        column = Instances(number, partial(transposed, taken))
+        width = len(taken) // len(keys)
+        column = Instances(number, lambda: [taken[n::width] for n in range(width)])
         return self._dumps_columns(keys, column, others, step)
 
     def _dumps_columns(
@@ -108,17 +109,14 @@ class Serializer:
     ) -> bytes:
         return self._dumps(Columns(keys, column, *[(one,) for one in others]), step, _STATE)
 
-    def taken(self, value: Any) -> tuple[int, Any] | None:
+    def taken(self, value: Any) -> tuple[int, tuple[Any, ...]] | None:
         """What keeps `value` as it is now, if that is cheap: the number of its class with the
         values of its fields, if these are plain values; PLAIN with a private copy of a flat value;
         else None."""
-        cls = type(value)
-        if cls in _ATOMS:
-            return PLAIN, value
-        known = self._writers.get(cls)
+        known = self._writers.get(type(value))
         if known is None:
             copy = self.flat_copy(value)
-            return None if copy is NOT_FLAT else (PLAIN, copy)
+            return None if copy is NOT_FLAT else (PLAIN, (copy,))
         (number,), take = known
         try:
             values = take(value)

@@ -26,7 +26,7 @@ from streamcp.state.parts import Parts
 # So many entries of a group are taken at a time, and as many of several are frozen together:
 # enough that the cost of one frame disappears, few enough that a slice of background work stays
 # well under a millisecond. Frames of large values hold no more than a group.
-CHUNK = 128
+CHUNK = 256
 LARGE_FRAME = 1 << 16
 
 T = TypeVar("T")
@@ -36,7 +36,8 @@ Part: TypeAlias = tuple[Sequence[Entry], int]
 
 
 Taken: TypeAlias = tuple[list[Any], list[Any]]
-"""Keys, and for each what the serializer has taken of its value."""
+"""Keys, and what the serializer has taken of the value of each, one after the other: no tuple is
+left per key, which would be work for the collector of garbage."""
 
 
 class SnapshotOwner(Protocol):
@@ -149,13 +150,13 @@ class KeyedSnapshot:
         if entry.timers is None and type(entry) is Entry and self._is_whole:
             taken = self._serializer.taken(entry.value)
             if taken is not None:
-                number, value = taken
+                number, fields = taken
                 try:
                     keys, values = self._taken[entry.group][number]
                 except KeyError:
                     keys, values = self._taken.setdefault(entry.group, {})[number] = [], []
                 keys.append(entry.key)
-                values.append(value)
+                values += fields
                 return
         try:
             self._keep_row(entry)
@@ -253,7 +254,9 @@ class KeyedSnapshot:
                 self._freeze_gathered()
                 yield
         for number, (keys, values) in self._taken.pop(group, {}).items():
-            for some, taken in zip(_chunks(keys), _chunks(values), strict=True):
+            width = len(values) // len(keys)
+            chunks = zip(_chunks(keys), _chunks(values, width), strict=True)
+            for some, taken in chunks:
                 self._gather(number, group, some, taken)
                 if self._is_enough:
                     self._freeze_gathered()
@@ -397,7 +400,9 @@ def _are_simple(rows: Sequence[Row]) -> bool:
     return all(row[2:] == SIMPLE for row in rows)
 
 
-def _chunks(rows: list[T]) -> Sequence[list[T]]:
-    if len(rows) <= CHUNK:
+def _chunks(rows: list[T], width: int = 1) -> Sequence[list[T]]:
+    """Divide a list that has `width` items per entry."""
+    size = CHUNK * width
+    if len(rows) <= size:
         return (rows,) if rows else ()
-    return [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
+    return [rows[start : start + size] for start in range(0, len(rows), size)]

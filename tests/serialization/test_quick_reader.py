@@ -211,8 +211,11 @@ def test_fields_that_were_taken_come_back_as_instances() -> None:
     number, fields = writer.taken(point) or (-1, ())
     point.x = 2
 
-    assert writer.loads(writer.dumps_taken(["k"], number, [fields], step="step")) == [
-        ("k", Point(1, "a"))
+    others = writer.taken(Point(3, 4)) or (-1, ())
+    taken = [*fields, *others[1]]
+    assert writer.loads(writer.dumps_taken(["k", "l"], number, taken, step="step")) == [
+        ("k", Point(1, "a")),
+        ("l", Point(3, 4)),
     ]
     assert writer.taken(Point([], 1)) is None
 

@@ -97,7 +97,7 @@ def test_groups_of_few_keys_share_a_frame() -> None:
 
 def test_frames_of_large_values_hold_no_more_than_a_group() -> None:
     state = new_state(int, max_parallelism=16)
-    for key in range(200):
+    for key in range(2 * CHUNK):
         state[key].value = "x" * 20_000 + str(key)
     snapshot = state.snapshot()
     frozen(snapshot, state)
