@@ -28,14 +28,20 @@ CONCURRENCY = 50
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A job and its input; `longest_life` is the time between a start's first sign and its kill."""
+    """A job and its input; a call of its coroutine step takes `latency` seconds."""
 
     name: str
     kills: int
-    longest_life: float
     latency: float
     records: int
     flights: bool = False
+
+    @property
+    def longest_life(self) -> float:
+        """Seconds between a start's first sign and its kill: so that, on average, no more than half
+        of all calls can be made before the last kill, however fast the machine is."""
+        calls_at_once = CONCURRENCY * statistics.mean(PARALLELISM)
+        return self.records * self.latency / calls_at_once / max(1, self.kills)
 
     @property
     def missing(self) -> str | None:

@@ -36,17 +36,10 @@ async def frozen(run: Run[Sizes]) -> Sequence[Row]:
 
 
 def _loads(sizes: Sizes) -> list[kills.Load]:
-    own = kills.Load("own job", sizes.kills, sizes.longest_life, sizes.latency, sizes.records)
+    own = kills.Load("own job", sizes.kills, sizes.latency, sizes.records)
     if not sizes.flights:
         return [own]
-    flights = kills.Load(
-        "flights",
-        sizes.flight_kills,
-        sizes.longest_life,
-        sizes.latency,
-        sizes.flights,
-        flights=True,
-    )
+    flights = kills.Load("flights", sizes.flight_kills, sizes.latency, sizes.flights, flights=True)
     return [own, flights]
 
 

@@ -37,7 +37,6 @@ ENDURANCE = Endurance(
     records=6000,
     flights=0,
     latency=0.02,
-    longest_life=0.8,
     stuck_seconds=1.0,
     stop_within=20.0,
     commit_time=0.1,
