@@ -24,7 +24,7 @@ from benchmarks.checkmate.queries import STATES, q1, q3, q8, q12
 from benchmarks.checkmate.reachability import cyclic
 from benchmarks.harness import Row, Run, Suite, check, skipped
 from benchmarks.harness.histogram import Histogram, merged
-from benchmarks.harness.open_loop import SECOND, TAKEN, Intake, Schedule, is_rejected
+from benchmarks.harness.open_loop import SECOND, TAKEN, Intake, Schedule, bound_by
 from benchmarks.harness.recorder import Recorder
 from benchmarks.nexmark.generator import Auctioneering, events
 from benchmarks.nexmark.model import Auction, Bid, Person
@@ -197,16 +197,15 @@ def _latency_rows(at: str, latency: Histogram, life: Life) -> list[Row]:
     if life.waited > TAKEN:
         reason = f"rejected: others had its processor for {life.waited:.0%} of the time"
         return [skipped(f"latency, {at}", reason)]
-    lateness = life.lateness
-    if is_rejected(lateness, latency.quantile(0.9), 0.9):
-        late = lateness.quantile(0.9)
-        return [skipped(f"latency, {at}", f"rejected: the driver was {late:.2f} ms late (p90)")]
-    p99, name = latency.quantile(0.99), f"latency p99, {at}"
-    few = f"of {latency.count:,} results fewer than 100 are beyond it"
-    return [
-        Row(f"latency p50, {at}", latency.quantile(0.5), "ms"),
-        skipped(name, few) if math.isnan(p99) else Row(name, p99, "ms"),
-    ]
+    rows: list[Row] = []
+    for share in (0.5, 0.99):
+        name, value = f"latency p{share * 100:g}, {at}", latency.quantile(share)
+        if math.isnan(value):
+            few = f"of {latency.count:,} results fewer than 100 are beyond it"
+            rows.append(skipped(name, few))
+        else:
+            rows.append(Row(name, value, "ms", detail=bound_by(life.lateness, value, share)))
+    return rows
 
 
 def _checkpoint_rows(at: str, completed: Sequence[Mapping[str, Any]]) -> list[Row]:

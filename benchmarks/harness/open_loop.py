@@ -100,6 +100,14 @@ def is_rejected(lateness: Histogram, reported: float, share: float = 0.99) -> bo
     return not lateness.quantile(share) <= LATENESS * reported
 
 
+def bound_by(lateness: Histogram, reported: float, share: float) -> str:
+    """Say of a percentile which is nobody's target how much of it may be the driver's; nothing if
+    that is little."""
+    if not is_rejected(lateness, reported, share):
+        return ""
+    return f"at most: up to {lateness.quantile(share):.2f} ms of it are the driver's"
+
+
 # ---- the driver, seen from whoever measures
 
 

@@ -7,12 +7,14 @@ more than the service can do there is no latency to tell of, only by how much th
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.harness import Row, Run, Suite, median_row, skipped
+from benchmarks.harness.open_loop import bound_by
 from benchmarks.harness.recorder import backlog
 from benchmarks.harness.sustainable import growth
 from benchmarks.workloads.running import Load, Ran, run_open
@@ -82,10 +84,12 @@ def _rows(at: str, spec: Load, ran: Ran, *, shows_latency: bool) -> list[Row]:
 
 
 def _latency_row(name: str, ran: Ran) -> Row:
-    reason = ran.rejected_at(SHOWN)
-    if reason:
-        return skipped(name, f"rejected: {reason}")
-    return Row(name, ran.latency.quantile(SHOWN), "ms")
+    if ran.taken_by_others:
+        return skipped(name, f"rejected: {ran.taken_by_others}")
+    value = ran.latency.quantile(SHOWN)
+    if math.isnan(value):
+        return skipped(name, "fewer than 100 records are beyond it")
+    return Row(name, value, "ms", detail=bound_by(ran.lateness, value, SHOWN))
 
 
 def _checkpoint_rows(at: str, done: Sequence[Mapping[str, Any]], begun: int) -> list[Row]:

@@ -89,10 +89,17 @@ class Ran:
         """All that counts."""
         return merged(self.seconds)
 
+    @property
+    def taken_by_others(self) -> str:
+        """Why no percentile tells of the job, if none does."""
+        if self.waited <= TAKEN * self.took:
+            return ""
+        return f"others had its processor for {self.waited / self.took:.0%} of the time"
+
     def rejected_at(self, share: float) -> str:
         """Why a percentile does not tell of the job, if it does not."""
-        if self.waited > TAKEN * self.took:
-            return f"others had its processor for {self.waited / self.took:.0%} of the time"
+        if self.taken_by_others:
+            return self.taken_by_others
         if is_rejected(self.lateness, self.latency.quantile(share), share):
             return f"the driver was {self.lateness.quantile(share):.2f} ms late"
         return ""
