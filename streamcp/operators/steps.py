@@ -167,7 +167,8 @@ class DeduplicateStep(ProcessStep):
     """A `process` that lets the first record of a key pass."""
 
 
-End: TypeAlias = Callable[[int, Any, Any], tuple[Any, bool] | None]
+Ended: TypeAlias = tuple[Any, bool, int | None]
+End: TypeAlias = Callable[[int, Any, Any], Ended | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +180,8 @@ class Shortcuts:
     - `add(record, timestamp, state)`: False if it has not been done.
     - `begin(record, timestamp, state, watermark)`: for a record that `add` has left, with which a
       window begins; returns the event timer that is to be set; None if it has not been done.
-    - `end(at, key, state)`: for a timer; returns the one result, and whether the state is empty
-      now; None if it has not been done."""
+    - `end(at, key, state)`: for a timer; returns the one result, whether the state is empty now,
+      and the event timer that is to be set, or None; None for all if it has not been done."""
 
     add: Callable[[Any, int, Any], bool]
     begin: Callable[[Any, int, Any, int], int | None] | None = None

@@ -324,11 +324,13 @@ class KeyedRun:
             raise self._timer_failed(timestamp, entry, error) from error
         if ended is None:
             return False
-        result, is_empty = ended
+        result, is_empty, following = ended
         if is_empty:
             state.remove(entry.key)
         else:
             state.timer_done(entry, timestamp, EVENT)
+            if following is not None:
+                state.set_timer(entry, following, EVENT)
         self._meter.records_out += 1
         emitted.append((result, timestamp))
         return True

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamcp.operators.aggregates import Aggregate, Count
-from streamcp.operators.steps import Shortcuts
+from streamcp.operators.steps import End, Ended, Shortcuts
 from streamcp.operators.windowing.grids import FixedGrid, Grid
 from streamcp.operators.windowing.machine import WindowContext, WindowMachine
 from streamcp.operators.windows import Emit, WindowResult
@@ -84,19 +84,17 @@ class PaneMachine(WindowMachine):
 
         return begin
 
-    def _ending(
-        self,
-    ) -> Callable[[int, Any, PaneState], tuple[WindowResult[Any, Any], bool] | None]:
+    def _ending(self) -> End:
         """Close the pane whose last millisecond it is."""
         result_of, start_of, end_of = self._result, self._grid.start_of, self._grid.end_of
 
-        def end(at: int, key: Any, state: PaneState) -> tuple[WindowResult[Any, Any], bool] | None:
+        def end(at: int, key: Any, state: PaneState) -> Ended | None:
             panes, start = state.panes, start_of(at)
             if start not in panes or end_of(start) != at + 1:
                 return None
             result = WindowResult(key, start, at + 1, result_of(panes[start]))
             del panes[start]
-            return result, not panes
+            return result, not panes, None
 
         return end
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from streamcp.elements import MIN_TIMESTAMP
 from streamcp.operators.aggregates import Aggregate
-from streamcp.operators.steps import Shortcuts
+from streamcp.operators.steps import End, Ended, Shortcuts
 from streamcp.operators.windowing.machine import WindowContext, WindowMachine
 from streamcp.operators.windows import Emit, WindowResult
 
@@ -66,7 +66,8 @@ class SliceMachine(WindowMachine):
         self._small = bool(getattr(aggregate, "small", False))
         self.state, self.fn = SliceState, self._collect
         if emit.kind == "on_close" and not lateness:
-            self.fn, self.shortcuts = self._only_collect, Shortcuts(self._adding())
+            self.fn = self._only_collect
+            self.shortcuts = Shortcuts(self._adding(), self._beginning(), self._ending())
 
     # ---- arithmetic
 
@@ -116,6 +117,42 @@ class SliceMachine(WindowMachine):
             return True
 
         return add_quickly
+
+    def _beginning(self) -> Callable[[Any, int, SliceState, int], int | None]:
+        """Begin a slice with a record, if it is not too late for all its windows."""
+        create, add = self._create, self._add
+        slice_of, first_end, last_end = self._slice_of, self._first_end, self._last_end
+
+        def begin(record: Any, timestamp: int, state: SliceState, watermark: int) -> int | None:
+            start = slice_of(timestamp)
+            passed = max(state.closed_until, watermark + 1)
+            if last_end(start) <= passed:
+                return None
+            state.slices[start] = add(create(), record, timestamp)
+            if start < state.covered:
+                state.covered = MIN_TIMESTAMP
+            return first_end(max(start, passed)) - 1
+
+        return begin
+
+    def _ending(self) -> End:
+        """Close the window whose last millisecond it is."""
+        result_of, size, step = self._result, self._size, self._step
+        merged = self._running if self._small else self._whole
+
+        def end(at: int, key: Any, state: SliceState) -> Ended | None:
+            stop = at + 1
+            low = stop - size
+            whole = merged(low, stop, state) if self._is_end(stop) else ()
+            if not whole:
+                return None
+            result = WindowResult(key, low, stop, result_of(whole[0]))
+            state.closed_until = stop
+            self._forget(stop, state)
+            is_followed = _any_between(state, low + step, stop + step)
+            return result, not state.slices, at + step if is_followed else None
+
+        return end
 
     def _only_collect(
         self, record: Any, state: SliceState, context: WindowContext
@@ -233,9 +270,11 @@ class SliceMachine(WindowMachine):
     def _forget(self, end: int, state: SliceState) -> None:
         """Forget the slices whose last window ends at `end`."""
         low = end - self._size
+        slices, changed = state.slices, state.changed
         for start in self._starts(low, low + self._step):
-            state.slices.pop(start, None)
-            state.changed.discard(start)
+            slices.pop(start, None)
+            if changed:
+                changed.discard(start)
 
     def _early(
         self, at: int, state: SliceState, context: WindowContext

@@ -84,9 +84,11 @@ class WindowRun:
             if ended is None:
                 assert machine.timer is not None
                 return machine.timer(due, state, context)
-            result, is_empty = ended
+            result, is_empty, following = ended
             if is_empty:
                 context.clear_state()
+            elif following is not None:
+                context.set_timer(following)
             return (result,)
 
         self._call(due, call)
