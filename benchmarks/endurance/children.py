@@ -119,6 +119,7 @@ def flights_job(folder: Path, options: Options) -> sc.Job:
     return flights(
         limit=options["records"],
         latency=latency,
+        concurrency=options["concurrency"],
         parallelism=options["parallelism"],
         out=folder / "out",
     )

@@ -38,10 +38,9 @@ class Load:
 
     @property
     def longest_life(self) -> float:
-        """Seconds between a start's first sign and its kill: so that, on average, no more than half
-        of all calls can be made before the last kill, however fast the machine is."""
-        calls_at_once = CONCURRENCY * statistics.mean(PARALLELISM)
-        return self.records * self.latency / calls_at_once / max(1, self.kills)
+        """Seconds between a start's first sign and its kill, at most: not all calls can be made
+        before the last kill, however fast the machine is."""
+        return self.records * self.latency / CONCURRENCY / max(1, self.kills)
 
     @property
     def missing(self) -> str | None:

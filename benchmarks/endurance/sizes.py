@@ -26,5 +26,5 @@ class Sizes:
     modes: Sequence[Mode] = EXACTLY_ONCE_MODES
 
 
-FULL = Sizes(10, 20, 120_000, 240_000, 0.02, 120.0, 20.0, COMMIT_TIME, 5_000)
+FULL = Sizes(10, 20, 60_000, 120_000, 0.02, 120.0, 20.0, COMMIT_TIME, 5_000)
 QUICK = Sizes(4, 5, 12_000, 20_000, 0.02, 8.0, 20.0, COMMIT_TIME, 1_000)

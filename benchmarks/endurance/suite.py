@@ -63,9 +63,12 @@ def _resize(sizes: Sizes, options: argparse.Namespace) -> Sizes:
     if options.stuck_seconds is not None:
         sizes = dataclasses.replace(sizes, stuck_seconds=options.stuck_seconds)
     if options.kills is not None:
-        records = max(sizes.records, sizes.records * options.kills // sizes.kills)
         sizes = dataclasses.replace(
-            sizes, kills=options.kills, flight_kills=options.kills, records=records
+            sizes,
+            kills=options.kills,
+            flight_kills=options.kills,
+            records=max(sizes.records, sizes.records * options.kills // sizes.kills),
+            flights=max(sizes.flights, sizes.flights * options.kills // sizes.flight_kills),
         )
     return sizes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from benchmarks.harness.open_loop import UPPER_BOUND
 from benchmarks.harness.results import Result
 from benchmarks.harness.rows import Row, ratio_of_medians
 
@@ -29,6 +30,8 @@ def _is_comparable(before: Row, after: Row) -> bool:
 def _change(benchmark: str, before: Row, after: Row) -> Row:
     name = f"{benchmark}: {after.name}"
     detail = f"{before.value:.4g} → {after.value:.4g} {after.unit}".rstrip()
+    if any(row.detail.startswith(UPPER_BOUND) for row in (before, after)):
+        detail += f"; {UPPER_BOUND} of what is compared"
     if (before.verdict, after.verdict) != ("", ""):
         detail += f"; {before.verdict or 'no target'} → {after.verdict or 'no target'}"
     if min(before.samples + after.samples, default=0) <= 0:

@@ -95,17 +95,20 @@ class PoissonTimes:
 Times: TypeAlias = EvenTimes | PoissonTimes
 
 
+UPPER_BOUND = "an upper bound"
+
+
 def is_rejected(lateness: Histogram, reported: float, share: float = 0.99) -> bool:
     """Tell whether the driver was too late for a percentile (milliseconds) to be the system's."""
     return not lateness.quantile(share) <= LATENESS * reported
 
 
 def bound_by(lateness: Histogram, reported: float, share: float) -> str:
-    """Say of a percentile which is nobody's target how much of it may be the driver's; nothing if
-    that is little."""
+    """Say of a percentile which is nobody's target that the driver was late, which is in it;
+    nothing if it was not."""
     if not is_rejected(lateness, reported, share):
         return ""
-    return f"at most: up to {lateness.quantile(share):.2f} ms of it are the driver's"
+    return f"{UPPER_BOUND}: the driver was {lateness.quantile(share):.2f} ms late (p{share * 100:g})"
 
 
 # ---- the driver, seen from whoever measures

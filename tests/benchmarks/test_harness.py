@@ -26,6 +26,7 @@ from benchmarks.harness import (
     skipped,
 )
 from benchmarks.harness.command import main
+from benchmarks.harness.open_loop import UPPER_BOUND
 from benchmarks.harness.results import read_results
 from benchmarks.suites import SUITES
 
@@ -194,6 +195,18 @@ def test_two_runs_are_compared_figure_by_figure(
     assert main([], ["compare", str(before), str(after), "--json", str(rows)]) == 0
     (row,) = json.loads(rows.read_text(encoding="utf-8"))
     assert (row["name"], row["value"], row["interval"]) == ("suite.one: delay", 0.5, [0.5, 0.5])
+
+
+def test_comparing_tells_that_a_figure_is_an_upper_bound(tmp_path: Path) -> None:
+    files = [tmp_path / "before.json", tmp_path / "after.json"]
+    bound = dataclasses.replace(median_row("latency", [9.0]), detail=f"{UPPER_BOUND}: late")
+    for file, row in zip(files, [median_row("latency", [3.0]), bound], strict=True):
+        run_one(make_suite(row), "--json", str(file))
+    rows = tmp_path / "rows.json"
+
+    main([], ["compare", *map(str, files), "--json", str(rows)])
+    (row,) = json.loads(rows.read_text(encoding="utf-8"))
+    assert row["detail"] == f"3 → 9; {UPPER_BOUND} of what is compared"
 
 
 def test_comparing_judges_the_second_run_only_with_check(tmp_path: Path) -> None:

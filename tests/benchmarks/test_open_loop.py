@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from benchmarks.harness import Suite
 from benchmarks.harness.command import main
 from benchmarks.harness.histogram import Histogram, merged, quantile
-from benchmarks.harness.open_loop import SECOND, Intake, Schedule, is_rejected
+from benchmarks.harness.open_loop import SECOND, Intake, Schedule, bound_by, is_rejected
 from benchmarks.harness.recorder import backlog
 from benchmarks.harness.sustainable import highest_sustained, is_sustained
 from benchmarks.workloads import failure, latency, load, running, transient
@@ -142,6 +142,12 @@ def test_a_run_is_rejected_if_its_driver_was_later_than_a_tenth_of_the_p99(
 ) -> None:
     lateness = Histogram([round(late * 1e6)] * 20_000)
     assert is_rejected(lateness, 10.0) is rejected
+
+
+def test_a_percentile_that_nobody_judges_tells_that_its_driver_was_late() -> None:
+    lateness = Histogram([1_200_000] * 20_000)
+    assert bound_by(lateness, 13.0, 0.9) == ""
+    assert bound_by(lateness, 10.0, 0.9) == "an upper bound: the driver was 1.20 ms late (p90)"
 
 
 def test_a_run_without_percentile_is_rejected() -> None:
