@@ -108,7 +108,8 @@ def bound_by(lateness: Histogram, reported: float, share: float) -> str:
     nothing if it was not."""
     if not is_rejected(lateness, reported, share):
         return ""
-    return f"{UPPER_BOUND}: the driver was {lateness.quantile(share):.2f} ms late (p{share * 100:g})"
+    late = f"{lateness.quantile(share):.2f} ms late (p{share * 100:g})"
+    return f"{UPPER_BOUND}: the driver was {late}"
 
 
 # ---- the driver, seen from whoever measures
