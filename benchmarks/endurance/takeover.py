@@ -58,7 +58,7 @@ async def _taken_over(load: Load, mode: Mode, folder: Path, expected: Sequence[b
         check(
             f"{name}: continued, it ends as fenced",
             code == 1 and "Fenced" in errors,
-            f"exit code {code}: {errors[-300:].strip()}",
+            f"exit code {code}: {_last_line(errors)}",
         ),
         check(f"{name}: continued, it completes no checkpoint", not completed),
         check(
@@ -91,7 +91,11 @@ async def _refused(load: Load, mode: Mode, folder: Path) -> tuple[bool, str]:
         await child.lines()
         code = await child.wait()
         errors = child.errors
-    return code == 1 and "another copy" in errors, f"exit code {code}: {errors[-300:].strip()}"
+    return code == 1 and "another copy" in errors, f"exit code {code}: {_last_line(errors)}"
+
+
+def _last_line(errors: str) -> str:
+    return next(reversed(errors.strip().splitlines()), "nothing was said")
 
 
 async def _rest_of(child: Child) -> tuple[list[dict[str, Any]], int, str]:

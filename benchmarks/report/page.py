@@ -8,6 +8,7 @@ A line of the template that is a directive is replaced: `<!-- summary -->`, `<!-
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from benchmarks.harness.tables import interval_text, value_text
 from benchmarks.report.figures import FIGURES
 
 _TEMPLATE = Path(__file__).with_name("template.md")
+_CHECKOUT = re.compile(r"(?:/[\w.+-]+)+/(?=(?:streamcp|benchmarks)/)")
+_TEMPORARY = re.compile(re.escape(tempfile.gettempdir()) + r"/[\w.-]+/")
+_FOLDERS = ("json", "home", "peers")  # what says where something is, in options and sizes
 _DIRECTIVE = re.compile(r"<!-- (?P<kind>\w+)(?: (?P<name>[\w. -]+?))? -->")
 
 Results = Mapping[str, Result]
@@ -25,11 +29,24 @@ Results = Mapping[str, Result]
 
 def write_page(results: Results, page: Path) -> list[Path]:
     """Write the page, and its figures into a folder beside it; gives all files."""
-    writer = _Writer(results, page)
+    writer = _Writer({name: published(result) for name, result in results.items()}, page)
     template = _TEMPLATE.read_text(encoding="utf-8").splitlines()
     lines = [line for one in template for line in writer.lines(one)]
     page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return [page, *writer.written]
+
+
+def published(result: Result) -> Result:
+    """The same without the folders of whoever has measured it."""
+    return Result.from_dict(_without_folders(result.as_dict()))
+
+
+def _without_folders(value: Any) -> Any:
+    if isinstance(value, str):
+        return _TEMPORARY.sub("…/", _CHECKOUT.sub("", value))
+    if isinstance(value, Mapping):
+        return {key: _without_folders(one) for key, one in value.items() if key not in _FOLDERS}
+    return [_without_folders(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 class _Writer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from benchmarks.harness.command import main
 from benchmarks.harness.results import Result, read_results, write_results
 from benchmarks.harness.rows import Row, at_least, check, median_row
 from benchmarks.report.figures import FIGURES
-from benchmarks.report.page import machine_lines, write_page
+from benchmarks.report.page import machine_lines, published, write_page
 from benchmarks.suites import SUITES
 
 MACHINE = {
@@ -182,6 +183,18 @@ def test_page_of_the_documentation_is_made_of_its_file(
     kept = read_results(page.with_suffix("") / "results.json.gz")
 
     assert write(tmp_path, *kept.values()) == page.read_text(encoding="utf-8")
+
+
+def test_page_and_its_file_tell_nothing_of_the_folders_of_whoever_measured(tmp_path: Path) -> None:
+    folder = f"{tempfile.gettempdir()}/somewhere"
+    detail = f"/home/one/main/streamcp/storage/lock.py:50: {folder}/job/data could not be written"
+    measured = make_result("micro.stateless", replace(ROWS[0], detail=detail))
+    measured = replace(measured, options={"json": "/home/one/now.json", "seed": "7"})
+
+    one = published(replace(measured, configuration={"home": "/home/one/peers", "rounds": 2}))
+
+    assert one.rows[0].detail == "streamcp/storage/lock.py:50: …/job/data could not be written"
+    assert (one.options, one.configuration) == ({"seed": "7"}, {"rounds": 2})
 
 
 def test_page_tells_what_was_measured_in_its_short_form(tmp_path: Path) -> None:
