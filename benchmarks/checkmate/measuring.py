@@ -24,7 +24,7 @@ from benchmarks.checkmate.queries import STATES, q1, q3, q8, q12
 from benchmarks.checkmate.reachability import cyclic
 from benchmarks.harness import Row, Run, Suite, check, skipped
 from benchmarks.harness.histogram import Histogram, merged
-from benchmarks.harness.open_loop import SECOND, TAKEN, Intake, Schedule, bound_by
+from benchmarks.harness.open_loop import SECOND, Intake, Schedule, bound_by, taken_by_others
 from benchmarks.harness.recorder import Recorder
 from benchmarks.nexmark.generator import Auctioneering, events
 from benchmarks.nexmark.model import Auction, Bid, Person
@@ -194,9 +194,8 @@ def _latencies(life: Life, warm: float) -> tuple[list[Histogram], list[list[floa
 
 
 def _latency_rows(at: str, latency: Histogram, life: Life) -> list[Row]:
-    if life.waited > TAKEN:
-        reason = f"rejected: others had its processor for {life.waited:.0%} of the time"
-        return [skipped(f"latency, {at}", reason)]
+    if reason := taken_by_others(life.waited):
+        return [skipped(f"latency, {at}", f"rejected: {reason}")]
     rows: list[Row] = []
     for share in (0.5, 0.99):
         name, value = f"latency p{share * 100:g}, {at}", latency.quantile(share)

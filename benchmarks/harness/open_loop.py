@@ -33,6 +33,7 @@ from benchmarks.harness.histogram import Histogram
 
 SECOND = 1_000_000_000
 NUMBER = 8  # bytes of each number on the way from the driver
+UPPER_BOUND = "an upper bound"  # how the detail of such a figure begins
 LATENESS = 0.1  # of the reported percentile
 TAKEN = 0.02  # of the time, that others may have the job's processor
 
@@ -95,7 +96,10 @@ class PoissonTimes:
 Times: TypeAlias = EvenTimes | PoissonTimes
 
 
-UPPER_BOUND = "an upper bound"
+def taken_by_others(waited: float) -> str:
+    """Say why no percentile tells of a job which had to wait for its processor for such a share of
+    the time; nothing if that is little."""
+    return f"others had its processor for {waited:.0%} of the time" if waited > TAKEN else ""
 
 
 def is_rejected(lateness: Histogram, reported: float, share: float = 0.99) -> bool:

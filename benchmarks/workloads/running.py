@@ -17,12 +17,12 @@ from benchmarks.harness import in_fresh_process
 from benchmarks.harness.histogram import Histogram, merged
 from benchmarks.harness.open_loop import (
     SECOND,
-    TAKEN,
     Intake,
     Schedule,
     driver,
     is_rejected,
     now,
+    taken_by_others,
     use_core_of,
     waited_for_processor,
 )
@@ -92,9 +92,7 @@ class Ran:
     @property
     def taken_by_others(self) -> str:
         """Why no percentile tells of the job, if none does."""
-        if self.waited <= TAKEN * self.took:
-            return ""
-        return f"others had its processor for {self.waited / self.took:.0%} of the time"
+        return taken_by_others(self.waited / self.took)
 
     def rejected_at(self, share: float) -> str:
         """Why a percentile does not tell of the job, if it does not."""
